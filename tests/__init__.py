@@ -1,0 +1,1 @@
+"""The tests of pgtasks, one file for each behaviour."""
