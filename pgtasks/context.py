@@ -1,0 +1,86 @@
+"""What a handler can learn about the task it runs."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from pgtasks.errors import LeaseLost
+
+_logger = logging.getLogger("pgtasks.task")
+
+
+class TaskLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose lines carry the task's id, name and attempt."""
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Add the task's fields to a record's extra values."""
+        kwargs["extra"] = {**(self.extra or {}), **(kwargs.get("extra") or {})}
+        return msg, kwargs
+
+
+@dataclass(slots=True, weakref_slot=True)
+class Context:
+    """The running attempt, for a handler that has a parameter annotated with this class.
+
+    ``lease_id`` is a fencing token: it grows with every claim, so a store that remembers the
+    highest one seen can refuse a worker that was paused past its lease. ``deadline`` is on
+    ``time.monotonic``'s clock; None without a timeout.
+    """
+
+    task_id: int
+    name: str
+    queue: str
+    attempt: int
+    max_attempts: int
+    lease_id: int
+    run_at: datetime | None
+    deadline: float | None
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    _lease_lost: bool = False
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Tell whether a failure now makes the task a dead letter."""
+        return self.attempt >= self.max_attempts
+
+    @property
+    def cancelled(self) -> bool:
+        """Tell whether the handler should stop: cancelled, timed out, lease lost or shutting down."""
+        return self._stop.is_set()
+
+    @property
+    def lease_lost(self) -> bool:
+        """Tell whether the lease ended; whatever the handler still does is not recorded."""
+        return self._lease_lost
+
+    def remaining_s(self) -> float | None:
+        """Give the seconds left until the timeout, None without one."""
+        return None if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
+    def wait_cancelled(self, timeout_s: float) -> bool:
+        """Sleep in a ``def`` handler, waking early when it should stop; tells whether it should."""
+        return self._stop.wait(timeout_s)
+
+    def raise_if_lease_lost(self) -> None:
+        """Raise LeaseLost when the lease ended."""
+        if self._lease_lost:
+            raise LeaseLost(f"the lease of task {self.task_id} (attempt {self.attempt}) ended")
+
+    @property
+    def logger(self) -> TaskLogger:
+        """A logger whose lines carry this task's id, name and attempt."""
+        return TaskLogger(_logger, {"task_id": self.task_id, "task": self.name, "attempt": self.attempt})
+
+    @classmethod
+    def detached(cls, name: str) -> Context:
+        """Make the context of a plain call, outside any worker: task 0, first and last attempt."""
+        return cls(
+            task_id=0, name=name, queue="", attempt=1, max_attempts=1, lease_id=0, run_at=None, deadline=None
+        )

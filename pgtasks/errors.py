@@ -1,0 +1,155 @@
+"""Every error pgtasks raises, in one tree.
+
+::
+
+    PgtasksError
+    ├── ConfigError             a setting, a flag or a registration is wrong
+    │   └── AppImportError      MODULE:APP could not be loaded
+    ├── EnqueueError            a task was refused; nothing was inserted
+    │   ├── PayloadError        the arguments are not JSON that PostgreSQL can keep
+    │   └── UniqueConflict      a living task has this unique_key (on_conflict="raise")
+    ├── NotFound                no such task, queue or worker
+    ├── DatabaseError           PostgreSQL refused a statement
+    │   └── DatabaseUnavailable unreachable, gone, read-only or overloaded: try again
+    ├── SchemaError             the pgtasks schema is not the one this version needs
+    │   ├── SchemaMissing
+    │   ├── SchemaOutdated
+    │   └── SchemaTooNew
+    ├── LeaseLost               this attempt's lease ended; another worker may run the task
+    ├── TaskTimeout             the handler ran longer than its timeout
+    └── Steer                   raised by a handler to say what becomes of its task
+        ├── PermanentError      failed for good: dead letter, whatever attempts are left
+        ├── RetryLater          failed, next attempt after a chosen delay
+        ├── Snooze              not now: again after a delay, no attempt charged
+        └── Cancel              finished as cancelled
+
+Each message says what happened and what to do about it.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class PgtasksError(Exception):
+    """The base of every error that pgtasks raises on purpose."""
+
+
+class ConfigError(PgtasksError):
+    """A setting, a flag or a registration is wrong; the message names it and the fix."""
+
+
+class AppImportError(ConfigError):
+    """``MODULE:APP`` could not be loaded."""
+
+
+class EnqueueError(PgtasksError):
+    """A task was refused; nothing was inserted."""
+
+
+class PayloadError(EnqueueError):
+    """The arguments are not JSON that PostgreSQL can keep; ``path`` says where."""
+
+    def __init__(self, message: str, *, path: str = "payload") -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class UniqueConflict(EnqueueError):
+    """A living task has this ``unique_key``; ``task_id`` names it."""
+
+    def __init__(self, unique_key: str, task_id: int) -> None:
+        super().__init__(
+            f"unique_key {unique_key!r} belongs to living task {task_id}; "
+            'use on_conflict="ignore" to get its id or "replace" to change it while it waits'
+        )
+        self.unique_key = unique_key
+        self.task_id = task_id
+
+
+class NotFound(PgtasksError):
+    """There is no such task, queue or worker."""
+
+
+class DatabaseError(PgtasksError):
+    """PostgreSQL refused a statement; ``sqlstate`` is its five-character code, if any."""
+
+    def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class DatabaseUnavailable(DatabaseError):
+    """The server cannot take this now: unreachable, gone, read-only, overloaded. Try again."""
+
+
+class SchemaError(PgtasksError):
+    """The ``pgtasks`` schema is not the one this version needs."""
+
+
+class SchemaMissing(SchemaError):
+    """The database has no pgtasks schema yet."""
+
+
+class SchemaOutdated(SchemaError):
+    """The schema is older than this version needs."""
+
+
+class SchemaTooNew(SchemaError):
+    """The schema is newer than this version knows."""
+
+
+class LeaseLost(PgtasksError):
+    """This attempt's lease ended; another worker may be running the task."""
+
+
+class TaskTimeout(PgtasksError):
+    """The handler ran longer than its timeout."""
+
+
+class Steer(PgtasksError):
+    """Raised by a handler to say what becomes of its task."""
+
+
+class PermanentError(Steer):
+    """The task failed for good: it becomes a dead letter, whatever attempts are left."""
+
+
+class RetryLater(Steer):
+    """The attempt failed; the next one starts after ``delay`` (seconds or timedelta)."""
+
+    def __init__(self, delay: float | timedelta, message: str = "") -> None:
+        super().__init__(message or f"retry later, in {seconds(delay):g} s")
+        self.delay_s = seconds(delay)
+
+
+class Snooze(Steer):
+    """Not now: run the task again after ``delay`` (seconds or timedelta), no attempt charged."""
+
+    def __init__(self, delay: float | timedelta) -> None:
+        self.delay_s = seconds(delay)
+        super().__init__(f"snoozed for {self.delay_s:g} s")
+
+
+class Cancel(Steer):
+    """The task is finished, as cancelled; ``reason`` goes into its history."""
+
+    def __init__(self, reason: str = "cancelled by its handler") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+DELAY_S_MAX = 366 * 86400.0
+
+
+def seconds(delay: float | timedelta, *, field: str = "delay") -> float:
+    """Give a delay in seconds.
+
+    Raises ConfigError when it is negative, not a number, or longer than a year.
+    """
+    value = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{field} must be seconds or a timedelta, got {value!r}")
+    if not 0 <= value <= DELAY_S_MAX:
+        raise ConfigError(f"{field} must be between 0 and {DELAY_S_MAX:.0f} seconds, got {value!r}")
+    return float(value)

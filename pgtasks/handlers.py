@@ -1,0 +1,175 @@
+"""Handlers: the functions registered for task names, and how payloads fit their parameters."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Literal
+
+from pgtasks.context import Context
+from pgtasks.errors import ConfigError, EnqueueError
+from pgtasks.model import TaskType
+from pgtasks.retry import Retry
+
+Kind = Literal["async", "thread"]
+
+
+class ArgumentsError(EnqueueError, TypeError):
+    """The arguments do not fit the handler's parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One registered function with the settings of its tasks.
+
+    ``timeout_s`` None means no timeout. ``required`` and ``allowed`` are the names of the
+    payload's keys; ``open_ended`` handlers (with ``**kwargs``) take any.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    kind: Kind
+    queue: str
+    priority: int
+    retry: Retry
+    timeout_s: float | None
+    signature: inspect.Signature
+    context_parameter: str | None
+    required: frozenset[str]
+    allowed: frozenset[str]
+    open_ended: bool
+
+    def payload_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """Give a call's arguments as the payload that makes it; raises ArgumentsError."""
+        try:
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise ArgumentsError(f"{self.name}{self.signature}: {error}") from None
+        payload = dict(bound.arguments)
+        for parameter in self.signature.parameters.values():
+            if parameter.kind is parameter.VAR_KEYWORD:
+                payload.update(payload.pop(parameter.name, {}))
+        return payload
+
+    def arguments_of(self, payload: object, context: Callable[[], Context]) -> dict[str, Any]:
+        """Give the keyword arguments a payload stands for; raises ArgumentsError."""
+        if not isinstance(payload, dict):
+            raise ArgumentsError(
+                f"the payload of {self.name} must be a JSON object of arguments, "
+                f"got {'null' if payload is None else type(payload).__name__}"
+            )
+        keys = payload.keys()
+        if not (self.required <= keys and (self.open_ended or keys <= self.allowed)):
+            raise ArgumentsError(self._misfit(keys))
+        if self.context_parameter is not None:
+            payload[self.context_parameter] = context()
+        return payload
+
+    def _misfit(self, keys: Any) -> str:
+        missing = sorted(self.required - keys)
+        unknown = [] if self.open_ended else sorted(map(str, keys - self.allowed))
+        parts = []
+        if missing:
+            parts.append(f"missing {', '.join(missing)}")
+        if unknown:
+            parts.append(f"unknown {', '.join(unknown[:10])}")
+        return f"the payload does not fit {self.name}{self.signature}: {'; '.join(parts)}"
+
+    def as_type(self) -> TaskType:
+        """Give what a worker tells the database about this handler."""
+        return TaskType(
+            name=self.name,
+            queue=self.queue,
+            priority=self.priority,
+            max_attempts=self.retry.max_attempts,
+            timeout_s=self.timeout_s,
+            retry=self.retry.as_json(),
+        )
+
+
+def handler(
+    function: Callable[..., Any], *, name: str, queue: str, priority: int, retry: Retry, timeout_s: float | None
+) -> Handler:
+    """Describe a function as a handler.
+
+    Raises ConfigError when its parameters cannot be passed by name, or when it is a generator,
+    which would never run.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigError(f"task {name!r} is a generator function; a handler is a def or an async def that returns")
+    signature, context_parameter = _split_context(function, inspect.signature(function))
+    for parameter in signature.parameters.values():
+        if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL}:
+            raise ConfigError(
+                f"task {name!r}: parameter {parameter} cannot be passed by name; payloads are JSON objects of arguments"
+            )
+    named = {p.name: p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD}
+    return Handler(
+        name=name,
+        function=function,
+        kind="async" if inspect.iscoroutinefunction(function) else "thread",
+        queue=queue,
+        priority=priority,
+        retry=retry,
+        timeout_s=timeout_s,
+        signature=signature,
+        context_parameter=context_parameter,
+        required=frozenset(key for key, p in named.items() if p.default is p.empty),
+        allowed=frozenset(named),
+        open_ended=len(named) < len(signature.parameters),
+    )
+
+
+def _split_context(
+    function: Callable[..., Any], signature: inspect.Signature
+) -> tuple[inspect.Signature, str | None]:
+    """Take the parameter annotated with Context out of a signature."""
+    try:
+        hints = typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - a name that is not importable at run time says nothing about Context
+        hints = dict(getattr(function, "__annotations__", {}))
+    found = [key for key in signature.parameters if hints.get(key) in (Context, "Context", "pgtasks.Context")]
+    if not found:
+        return signature, None
+    rest = [parameter for key, parameter in signature.parameters.items() if key != found[0]]
+    return signature.replace(parameters=rest), found[0]
+
+
+@dataclass
+class Handlers(Mapping[str, Handler]):
+    """The handlers of one app, by task name."""
+
+    _by_name: dict[str, Handler] = field(default_factory=dict)
+
+    def add(self, one: Handler) -> None:
+        """Register a handler; raises ConfigError when its name is taken by another function."""
+        if one.name in self._by_name:
+            raise ConfigError(
+                f"task {one.name!r} is registered twice, by {_where(self._by_name[one.name])} and {_where(one)}; "
+                'give one of them another name with @app.task(name="…")'
+            )
+        self._by_name[one.name] = one
+
+    def __getitem__(self, name: str) -> Handler:
+        """Give the handler of a name."""
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the names."""
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        """Count the handlers."""
+        return len(self._by_name)
+
+    def like(self, name: str) -> str:
+        """Give " (did you mean …?)" for a name that is not there, or nothing."""
+        close = get_close_matches(name, self._by_name, n=1)
+        return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _where(one: Handler) -> str:
+    return f"{one.function.__module__}.{one.function.__qualname__}"

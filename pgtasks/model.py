@@ -1,0 +1,91 @@
+"""The rows and values that the floors hand to each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+Status = Literal["scheduled", "queued", "running", "retrying", "completed", "cancelled", "dead"]
+STATUSES: tuple[Status, ...] = ("scheduled", "queued", "running", "retrying", "completed", "cancelled", "dead")
+OnConflict = Literal["ignore", "raise", "replace"]
+
+
+class Claimed(NamedTuple):
+    """One claimed task, as ``tasks_claim.sql`` and ``tasks_rescan.sql`` return it.
+
+    ``payload`` and ``headers`` are JSON text: a text that Python cannot read must fail this
+    task alone, so it is decoded later, inside the task's own error handling.
+    """
+
+    id: int
+    lease_id: int
+    name: str
+    payload: str
+    attempt: int
+    max_attempts: int | None
+    timeout_s: float | None
+    priority: int
+    run_at: datetime
+    headers: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of an enqueue: the task's id, and whether this call created it.
+
+    ``created`` is False when a living task already had the ``unique_key``; the id is its.
+    """
+
+    id: int
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedMany:
+    """How many tasks a bulk enqueue created, and how many already lived under their key."""
+
+    created: int
+    existing: int
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    """One task to enqueue, checked; ``payload`` is JSON text. Unset fields stay None."""
+
+    name: str
+    payload: str = "{}"
+    queue: str | None = None
+    priority: int | None = None
+    run_at: datetime | None = None
+    delay_s: float | None = None
+    unique_key: str | None = None
+    max_attempts: int | None = None
+    timeout_s: float | None = None
+    headers: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskType:
+    """What a worker tells the database about one of its handlers."""
+
+    name: str
+    queue: str
+    priority: int
+    max_attempts: int
+    timeout_s: float | None
+    retry: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """A worker process, as its row in ``pgtasks.workers`` describes it."""
+
+    id: UUID
+    name: str
+    queues: tuple[str, ...]
+    names: tuple[str, ...]
+    slots: int
+    lease_s: float
+    version: str

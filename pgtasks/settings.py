@@ -1,0 +1,158 @@
+"""Settings: one table of names, environment variables, defaults and limits.
+
+Precedence is flag, then environment, then default; an unset value stays None until then.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from pgtasks.errors import ConfigError
+
+Pooler = Literal["none", "transaction"]
+LogFormat = Literal["text", "json"]
+
+QUEUE_DEFAULT = "default"
+TIMEOUT_S_DEFAULT = 1800.0
+NAME_CHARACTERS_MAX = 200
+UNIQUE_KEY_CHARACTERS_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSlots:
+    """A queue a worker serves, and how many of its tasks may run here at once (None: no own limit)."""
+
+    name: str
+    slots: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> QueueSlots:
+        """Read ``QUEUE`` or ``QUEUE:SLOTS``; raises ConfigError."""
+        name, colon, slots = text.rpartition(":")
+        if not colon:
+            name, slots = text, ""
+        if colon and not (slots.isascii() and slots.isdigit() and 1 <= int(slots) <= CONCURRENCY_MAX):
+            raise ConfigError(
+                f"queue {text!r}: after the last colon comes a number of slots, 1 to {CONCURRENCY_MAX}, as in mail:4"
+            )
+        return cls(check_name(name, "queue"), int(slots) if colon else None)
+
+
+CONCURRENCY_MAX = 10_000
+
+
+def _setting(env: str, help_text: str, default: Any, least: float | None = None, most: float | None = None) -> Any:
+    return field(default=default, metadata={"env": env, "help": help_text, "least": least, "most": most})
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How one worker process behaves. Times are seconds; validated when made (ConfigError)."""
+
+    dsn: str = _setting("PGTASKS_DSN", "PostgreSQL connection string", "")
+    queues: tuple[QueueSlots, ...] = _setting("PGTASKS_QUEUES", "queues to serve, comma-separated QUEUE[:SLOTS]", ())
+    concurrency: int = _setting("PGTASKS_CONCURRENCY", "tasks that run at once", 100, 1, CONCURRENCY_MAX)
+    lease_s: float = _setting("PGTASKS_LEASE", "seconds after which a silent worker's tasks go to others", 30.0, 1, 3600)
+    sweep_interval_s: float = _setting("PGTASKS_SWEEP_INTERVAL", "seconds between looks for expired leases", 5.0, 0.1, 600)
+    shutdown_grace_s: float = _setting(
+        "PGTASKS_SHUTDOWN_GRACE", "seconds that running tasks get to finish after SIGTERM", 30.0, 0, 86400
+    )
+    safety_poll_s: float = _setting(
+        "PGTASKS_SAFETY_POLL", "longest sleep of an idle worker, in seconds, whatever notifications say", 5.0, 0.05, 60
+    )
+    pooler: Pooler = _setting("PGTASKS_POOLER", "none, or transaction when the DSN leads through such a pooler", "none")
+    drain: bool = _setting("PGTASKS_DRAIN", "work until nothing is due, then stop", False)
+    log_format: LogFormat = _setting("PGTASKS_LOG_FORMAT", "text or json", "text")
+    log_level: str = _setting("PGTASKS_LOG_LEVEL", "debug, info, warning or error", "info")
+
+    def __post_init__(self) -> None:
+        """Refuse values out of range, naming the setting and its range."""
+        for setting in fields(self):
+            value, least, most = getattr(self, setting.name), setting.metadata["least"], setting.metadata["most"]
+            if least is not None and not least <= value <= most:
+                raise ConfigError(f"{flag_of(setting.name)} must be between {least:g} and {most:g}, got {value}")
+        for name, allowed in _CHOICES.items():
+            if getattr(self, name) not in allowed:
+                raise ConfigError(f"{flag_of(name)} must be {' or '.join(allowed)}, got {getattr(self, name)!r}")
+        seen = [queue.name for queue in self.queues]
+        if len(set(seen)) < len(seen):
+            raise ConfigError(f"a queue is named twice: {', '.join(seen)}")
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "pooler": get_args(Pooler),
+    "log_format": get_args(LogFormat),
+    "log_level": ("debug", "info", "warning", "error"),
+}
+
+
+def flag_of(name: str) -> str:
+    """Give a setting's name as people type it: ``lease_s`` is ``--lease``."""
+    return "--" + name.removesuffix("_s").replace("_", "-")
+
+
+def worker_settings(flags: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> WorkerSettings:
+    """Resolve a worker's settings: flags that are not None, else the environment, else defaults.
+
+    Raises ConfigError, naming the variable, for a value that cannot be read, and for a
+    PGTASKS_ variable that looks like a misspelt one.
+    """
+    environ = os.environ if environ is None else environ
+    known = {setting.metadata["env"]: setting for setting in fields(WorkerSettings)}
+    values: dict[str, Any] = {}
+    for variable, setting in known.items():
+        if flags.get(setting.name) is not None:
+            values[setting.name] = flags[setting.name]
+        elif environ.get(variable):
+            values[setting.name] = _read(variable, setting.name, environ[variable])
+    _refuse_misspelt(environ, known)
+    return WorkerSettings(**values)
+
+
+OTHER_VARIABLES = ("PGTASKS_EMBEDDED_DIR",)
+
+
+def _refuse_misspelt(environ: Mapping[str, str], known: Mapping[str, Any]) -> None:
+    for variable in environ:
+        if not variable.startswith("PGTASKS_") or variable in known or variable in OTHER_VARIABLES:
+            continue
+        close = difflib.get_close_matches(variable, known, n=1, cutoff=0.85)
+        if close:
+            raise ConfigError(f"unknown environment variable {variable}; did you mean {close[0]}?")
+
+
+def _read(variable: str, name: str, text: str) -> Any:
+    default = {setting.name: setting.default for setting in fields(WorkerSettings)}[name]
+    try:
+        match default:
+            case bool():
+                return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+            case int():
+                return int(text)
+            case float():
+                return float(text)
+            case tuple():
+                return tuple(QueueSlots.parse(part.strip()) for part in text.split(","))
+    except (ValueError, KeyError):
+        raise ConfigError(f"{variable}={text!r} cannot be read as a value for {flag_of(name)}") from None
+    return text
+
+
+def check_name(name: object, what: str) -> str:
+    """Give back a task or queue name that the schema takes.
+
+    Raises ConfigError, naming ``what``, for one that is empty, longer than 200 characters, or
+    holds control characters.
+    """
+    if not isinstance(name, str):
+        raise ConfigError(f"{what} must be text, got {type(name).__name__}")
+    if not 1 <= len(name) <= NAME_CHARACTERS_MAX:
+        raise ConfigError(f"{what} must have 1 to {NAME_CHARACTERS_MAX} characters, got {len(name)}")
+    bad = next((c for c in name if c < " " or c == "\x7f" or "\ud800" <= c <= "\udfff"), None)
+    if bad is not None:
+        raise ConfigError(f"{what} must not hold control characters or lone surrogates, found U+{ord(bad):04X}")
+    return name

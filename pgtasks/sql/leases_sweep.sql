@@ -1,0 +1,127 @@
+-- Takes back the tasks of expired leases: to the queue, or to dead_letters when their attempts
+-- are used up, or to history when their cancellation was requested.
+--
+-- Parameters: fresh_until (the database's time until which the caller's own last heartbeat
+-- counts as fresh); limit (leases at once); max_attempts (for names nobody registered).
+-- Returns one row: leases, requeued, dead, cancelled (counts).
+-- Index: leases is small and read in full; tasks_pkey, one probe per task.
+--
+-- fresh_until: after a stall of the whole database every lease looks expired. A sweep that
+-- waited in the stall arrives with a fresh_until in the past and takes nothing; the heartbeats
+-- that waited beside it renew first (pgtasks/engine/heartbeat.py).
+-- Everything is SKIP LOCKED: a task that is being completed at this moment is left alone, and
+-- its lease then stays for the next sweep. So the sweep waits for nobody, and one conflicting
+-- row does not fail the batch.
+-- Backoff: the first loss is retried at once, since its cause is nearly always a killed
+-- process and not the task; from the second on the delay doubles, drawn at random, up to a
+-- minute, because a task that kills its worker must not do so in a tight loop.
+WITH expired AS MATERIALIZED (
+    SELECT l.id, l.worker_id, l.task_ids, l.expires_at
+    FROM pgtasks.leases AS l
+    WHERE l.expires_at < clock_timestamp() AND clock_timestamp() < %(fresh_until)s::timestamptz
+    ORDER BY l.id
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+),
+
+held AS MATERIALIZED (
+    SELECT
+        t.id, t.queue, t.name, t.attempt, t.claimed_at, t.lease_id, e.worker_id, e.expires_at,
+        CASE
+            WHEN t.cancel_requested_at IS NOT NULL THEN 'cancelled'
+            WHEN t.attempt >= coalesce(t.max_attempts, k.max_attempts, %(max_attempts)s) THEN 'dead'
+            ELSE 'queued'
+        END AS fate
+    FROM expired AS e
+    CROSS JOIN LATERAL unnest(e.task_ids) AS x (id)
+    INNER JOIN pgtasks.tasks AS t ON x.id = t.id AND e.id = t.lease_id
+    LEFT JOIN pgtasks.task_types AS k ON t.name = k.name
+    ORDER BY t.id
+    FOR UPDATE OF t SKIP LOCKED
+),
+
+requeued AS (
+    UPDATE pgtasks.tasks AS t
+    SET
+        state = 'queued',
+        lease_id = NULL,
+        claimed_at = NULL,
+        run_at = clock_timestamp() + make_interval(
+            secs => CASE WHEN t.attempt > 1 THEN random() * least(60, 2 ^ least(t.attempt - 2, 10)) ELSE 0 END
+        )
+    FROM held AS h
+    WHERE t.id = h.id AND h.fate = 'queued'
+    RETURNING t.id
+),
+
+ended AS (
+    DELETE FROM pgtasks.tasks AS t
+    USING held AS h
+    WHERE t.id = h.id AND h.fate <> 'queued'
+    RETURNING t.*, h.fate, h.worker_id
+),
+
+buried AS (
+    INSERT INTO pgtasks.dead_letters (
+        id, lease_id, created_at, run_at, started_at, attempt, max_attempts, priority, reason, queue, name,
+        payload, unique_key, timeout, worker_id, error_class, error, headers
+    )
+    SELECT
+        d.id, d.lease_id, d.created_at, d.run_at, d.claimed_at, d.attempt, d.max_attempts, d.priority,
+        'worker_lost', d.queue, d.name, d.payload, d.unique_key, d.timeout, d.worker_id, 'WorkerLost',
+        'the worker died, was cut off or stalled in attempt ' || d.attempt || ', the last one: its lease expired',
+        d.headers
+    FROM ended AS d
+    WHERE d.fate = 'dead'
+    ON CONFLICT (id) DO UPDATE SET
+        lease_id = excluded.lease_id,
+        reason = excluded.reason,
+        error = excluded.error,
+        finished_at = excluded.finished_at
+),
+
+kept AS (
+    INSERT INTO pgtasks.history (
+        id, lease_id, created_at, run_at, started_at, attempt, max_attempts, priority, status, queue,
+        name, payload, unique_key, worker_id, error, headers
+    )
+    SELECT
+        c.id, c.lease_id, c.created_at, c.run_at, c.claimed_at, c.attempt, c.max_attempts, c.priority, 'cancelled',
+        c.queue, c.name, c.payload, c.unique_key, c.worker_id, 'cancelled; its worker was lost meanwhile', c.headers
+    FROM ended AS c
+    WHERE c.fate = 'cancelled'
+),
+
+recorded AS (
+    INSERT INTO pgtasks.attempts (
+        task_id, attempt, lease_id, worker_id, outcome, error_class, error, queue, name, started_at
+    )
+    SELECT
+        h.id, h.attempt, h.lease_id, h.worker_id, 'worker_lost', 'WorkerLost',
+        'the worker died, was cut off or stalled: its lease expired at ' || to_char(h.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+        h.queue, h.name, h.claimed_at
+    FROM held AS h
+),
+
+emptied AS (
+    DELETE FROM pgtasks.leases AS l
+    USING expired AS e
+    WHERE l.id = e.id
+        AND NOT EXISTS (
+            SELECT FROM unnest(e.task_ids) AS x (id)
+            INNER JOIN pgtasks.tasks AS t ON x.id = t.id AND e.id = t.lease_id
+            WHERE t.id NOT IN (SELECT h.id FROM held AS h)
+        )
+),
+
+rung AS (
+    SELECT count(pgtasks.ring(q.queue)) AS bells
+    FROM (SELECT DISTINCT h.queue FROM held AS h WHERE h.fate = 'queued') AS q
+)
+
+SELECT
+    (SELECT count(*) FROM expired) AS leases,
+    (SELECT count(*) FROM requeued) AS requeued,
+    (SELECT count(*) FROM held AS h WHERE h.fate = 'dead') AS dead,
+    (SELECT count(*) FROM held AS h WHERE h.fate = 'cancelled') AS cancelled
+WHERE (SELECT r.bells FROM rung AS r) IS NOT NULL

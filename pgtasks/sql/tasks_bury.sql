@@ -1,0 +1,53 @@
+-- Moves a batch of tasks that failed for good to dead_letters and records the attempts.
+--
+-- Parameters: worker_id; arrays of one length, sorted by id: ids, lease_ids, reasons, outcomes,
+-- error_classes, errors, tracebacks; emptied (leases whose last task this is).
+-- Returns moved: NULL when every task was moved, else the ids of those that were.
+-- Index: tasks_pkey, one probe per task.
+--
+-- Fencing and lock order as in tasks_complete.sql. ON CONFLICT: an id that is in dead_letters
+-- already can only have been put there by hand; it must not fail its neighbours.
+WITH dead AS (
+    DELETE FROM pgtasks.tasks AS t
+    USING unnest(
+        %(ids)s::bigint [], %(lease_ids)s::bigint [], %(reasons)s::text [], %(outcomes)s::text [],
+        %(error_classes)s::text [], %(errors)s::text [], %(tracebacks)s::text []
+    ) AS f (id, lease_id, reason, outcome, error_class, error, traceback)
+    WHERE t.id = f.id AND t.lease_id = f.lease_id
+    RETURNING t.*, f.reason, f.outcome, f.error_class, f.error, f.traceback
+),
+
+kept AS (
+    INSERT INTO pgtasks.dead_letters (
+        id, lease_id, created_at, run_at, started_at, attempt, max_attempts, priority, reason, queue, name,
+        payload, unique_key, timeout, worker_id, error_class, error, traceback, headers
+    )
+    SELECT
+        d.id, d.lease_id, d.created_at, d.run_at, d.claimed_at, d.attempt, d.max_attempts, d.priority, d.reason,
+        d.queue, d.name, d.payload, d.unique_key, d.timeout, %(worker_id)s::uuid, d.error_class, d.error,
+        d.traceback, d.headers
+    FROM dead AS d
+    ON CONFLICT (id) DO UPDATE SET
+        lease_id = excluded.lease_id,
+        reason = excluded.reason,
+        error = excluded.error,
+        finished_at = excluded.finished_at
+),
+
+recorded AS (
+    INSERT INTO pgtasks.attempts (
+        task_id, attempt, lease_id, worker_id, outcome, error_class, error, traceback, queue, name, started_at
+    )
+    SELECT
+        d.id, d.attempt, d.lease_id, %(worker_id)s::uuid, d.outcome, d.error_class, d.error, d.traceback, d.queue,
+        d.name, d.claimed_at
+    FROM dead AS d
+),
+
+emptied AS (
+    DELETE FROM pgtasks.leases AS l
+    WHERE l.id = ANY(%(emptied)s::bigint []) AND l.worker_id = %(worker_id)s::uuid
+)
+
+SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint []) THEN coalesce(array_agg(d.id), '{}') END AS moved
+FROM dead AS d

@@ -1,0 +1,62 @@
+-- Claims up to a limit of due tasks of one queue, from where this worker's cursor stands.
+--
+-- Parameters: queue; limit; names (the handlers this worker has); worker_id; lease_s; and
+-- the lanes, highest priority first, as three arrays of one length: priorities, run_ats, ids
+-- ((run_at, id) of the last row passed in that priority).
+-- Returns the claimed rows in claim order.
+-- Index: tasks_claim_order, entered once per lane at the cursor; so neither the dead entries
+-- of finished tasks nor the delayed tasks behind the due ones are walked.
+--
+-- Shape: the rows are chosen and locked in a MATERIALIZED step, because as a plain subquery
+-- the planner may run it once per outer row and lock more than the limit. The LATERAL limit
+-- stops inside a lane, the outer one across lanes: rows are locked one at a time as they are
+-- pulled, so nothing beyond the limit is ever locked. FOR NO KEY UPDATE lets foreign keys of
+-- users' own tables point at tasks. statement_timestamp() and not clock_timestamp(), which is
+-- volatile and could not bound the index scan. No indexed column is written (heap-only
+-- update). least(): attempt counts may not overflow and fail the whole batch.
+WITH due AS MATERIALIZED (
+    SELECT pick.id
+    FROM unnest(
+        %(priorities)s::smallint [], %(run_ats)s::timestamptz [], %(ids)s::bigint []
+    ) AS lane (priority, run_at, id)
+    CROSS JOIN LATERAL (
+        SELECT t.id
+        FROM pgtasks.tasks AS t
+        WHERE t.queue = %(queue)s
+            AND t.priority = lane.priority
+            AND (t.run_at, t.id) > (lane.run_at, lane.id)
+            AND t.run_at <= statement_timestamp()
+            AND t.state = 'queued'
+            AND t.name = ANY(%(names)s::text [])
+        ORDER BY t.run_at, t.id
+        LIMIT %(limit)s
+        FOR NO KEY UPDATE OF t SKIP LOCKED
+    ) AS pick
+    WHERE NOT EXISTS (
+        SELECT FROM pgtasks.queues AS q WHERE q.name = %(queue)s AND q.paused_at IS NOT NULL
+    )
+    LIMIT %(limit)s
+),
+
+lease AS (
+    INSERT INTO pgtasks.leases (worker_id, expires_at, task_ids)
+    SELECT
+        %(worker_id)s,
+        clock_timestamp() + make_interval(secs => %(lease_s)s),
+        array_agg(due.id ORDER BY due.id)
+    FROM due
+    HAVING count(*) > 0
+    RETURNING id
+)
+
+UPDATE pgtasks.tasks AS t
+SET
+    state = 'running',
+    attempt = least(t.attempt, 2147483646) + 1,
+    lease_id = lease.id,
+    claimed_at = clock_timestamp()
+FROM due, lease
+WHERE t.id = due.id
+RETURNING
+    t.id, t.lease_id, t.name, t.payload::text, t.attempt, t.max_attempts,
+    extract(EPOCH FROM t.timeout)::double precision AS timeout_s, t.priority, t.run_at, t.headers::text

@@ -1,0 +1,44 @@
+-- Moves a batch of finished tasks from the live table to history, each only under the lease
+-- that its worker claimed it with.
+--
+-- Parameters: worker_id; ids and lease_ids (arrays of one length, sorted by id); results
+-- (JSON texts) and notes (why a result was not kept), each an array of that length or NULL;
+-- emptied (leases whose last task this is).
+-- Returns moved: NULL when every task was moved, else the ids of those that were.
+-- Index: tasks_pkey, one probe per task.
+--
+-- Fencing: a task that was swept meanwhile has another lease or none, does not match, and
+-- does not come back. If the sweep is changing it at this moment, this statement waits for
+-- that row and then sees the new lease. The ids are sorted and each row is found by its key in
+-- that order, so two batches never wait for each other in a circle.
+-- A crash before the commit leaves the task leased and it will be swept; after it, the task
+-- is done. If only the reply is lost, outcomes_recognise.sql tells.
+WITH done AS (
+    DELETE FROM pgtasks.tasks AS t
+    USING unnest(
+        %(ids)s::bigint [], %(lease_ids)s::bigint [], %(results)s::text [], %(notes)s::text []
+    ) AS f (id, lease_id, result, note)
+    WHERE t.id = f.id AND t.lease_id = f.lease_id
+    RETURNING
+        t.id, t.lease_id, t.created_at, t.run_at, t.claimed_at, t.attempt, t.max_attempts, t.priority, t.queue,
+        t.name, t.payload, f.result, t.unique_key, f.note, t.headers
+),
+
+kept AS (
+    INSERT INTO pgtasks.history (
+        id, lease_id, created_at, run_at, started_at, attempt, max_attempts, priority, status, queue,
+        name, payload, result, unique_key, worker_id, error, headers
+    )
+    SELECT
+        d.id, d.lease_id, d.created_at, d.run_at, d.claimed_at, d.attempt, d.max_attempts, d.priority, 'completed',
+        d.queue, d.name, d.payload, d.result::jsonb, d.unique_key, %(worker_id)s::uuid, d.note, d.headers
+    FROM done AS d
+),
+
+emptied AS (
+    DELETE FROM pgtasks.leases AS l
+    WHERE l.id = ANY(%(emptied)s::bigint []) AND l.worker_id = %(worker_id)s::uuid
+)
+
+SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint []) THEN coalesce(array_agg(d.id), '{}') END AS moved
+FROM done AS d

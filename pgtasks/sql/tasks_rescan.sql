@@ -1,0 +1,66 @@
+-- Claims up to a limit of due tasks of one queue from the head of every priority in use:
+-- what a cursor has passed and could miss (a row committed late, a run_at in the past, a
+-- priority not seen before) is found by this one. Also the claim of a worker that wakes up.
+--
+-- Parameters: queue; limit; names; worker_id; lease_s.
+-- Returns the claimed rows in claim order.
+-- Index: tasks_claim_order: one probe per priority in use, highest first, then the rows.
+--
+-- Shape: as tasks_claim.sql, with the lanes found by a loose index scan instead of given.
+WITH RECURSIVE lane (priority) AS (
+    (
+        SELECT t.priority FROM pgtasks.tasks AS t
+        WHERE t.queue = %(queue)s ORDER BY t.priority DESC LIMIT 1
+    )
+    UNION ALL
+    SELECT (
+        SELECT t.priority FROM pgtasks.tasks AS t
+        WHERE t.queue = %(queue)s AND t.priority < lane.priority ORDER BY t.priority DESC LIMIT 1
+    )
+    FROM lane
+    WHERE lane.priority IS NOT NULL
+),
+
+due AS MATERIALIZED (
+    SELECT pick.id
+    FROM lane
+    CROSS JOIN LATERAL (
+        SELECT t.id
+        FROM pgtasks.tasks AS t
+        WHERE t.queue = %(queue)s
+            AND t.priority = lane.priority
+            AND t.run_at <= statement_timestamp()
+            AND t.state = 'queued'
+            AND t.name = ANY(%(names)s::text [])
+        ORDER BY t.run_at, t.id
+        LIMIT %(limit)s
+        FOR NO KEY UPDATE OF t SKIP LOCKED
+    ) AS pick
+    WHERE NOT EXISTS (
+        SELECT FROM pgtasks.queues AS q WHERE q.name = %(queue)s AND q.paused_at IS NOT NULL
+    )
+    LIMIT %(limit)s
+),
+
+lease AS (
+    INSERT INTO pgtasks.leases (worker_id, expires_at, task_ids)
+    SELECT
+        %(worker_id)s,
+        clock_timestamp() + make_interval(secs => %(lease_s)s),
+        array_agg(due.id ORDER BY due.id)
+    FROM due
+    HAVING count(*) > 0
+    RETURNING id
+)
+
+UPDATE pgtasks.tasks AS t
+SET
+    state = 'running',
+    attempt = least(t.attempt, 2147483646) + 1,
+    lease_id = lease.id,
+    claimed_at = clock_timestamp()
+FROM due, lease
+WHERE t.id = due.id
+RETURNING
+    t.id, t.lease_id, t.name, t.payload::text, t.attempt, t.max_attempts,
+    extract(EPOCH FROM t.timeout)::double precision AS timeout_s, t.priority, t.run_at, t.headers::text

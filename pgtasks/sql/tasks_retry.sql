@@ -1,0 +1,75 @@
+-- Puts a batch of failed tasks back into the queue, due after their delays, and records the
+-- attempts. A task whose cancellation was requested meanwhile is finished as cancelled.
+--
+-- Parameters: worker_id; arrays of one length, sorted by id: ids, lease_ids, delays (seconds),
+-- outcomes, error_classes, errors, tracebacks; emptied (leases whose last task this is).
+-- Returns moved: NULL when every task was taken, else the ids of those that were.
+-- Index: tasks_pkey, one probe per task.
+--
+-- Fencing as in tasks_complete.sql. The rows are locked in the order of their ids first. The
+-- new run_at lies after every claimer's cursor, so no cursor has passed it. The bell is rung
+-- because sleepers must learn of the new due time: this worker may be gone or full by then.
+WITH mine AS MATERIALIZED (
+    SELECT
+        t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, f.lease_id, f.delay_s, f.outcome, f.error_class,
+        f.error, f.traceback, t.attempt, t.queue, t.name, t.claimed_at
+    FROM unnest(
+        %(ids)s::bigint [], %(lease_ids)s::bigint [], %(delays)s::double precision [], %(outcomes)s::text [],
+        %(error_classes)s::text [], %(errors)s::text [], %(tracebacks)s::text []
+    ) AS f (id, lease_id, delay_s, outcome, error_class, error, traceback)
+    INNER JOIN pgtasks.tasks AS t ON f.id = t.id AND f.lease_id = t.lease_id
+    ORDER BY t.id
+    FOR UPDATE OF t
+),
+
+requeued AS (
+    UPDATE pgtasks.tasks AS t
+    SET
+        state = 'queued',
+        lease_id = NULL,
+        claimed_at = NULL,
+        run_at = clock_timestamp() + make_interval(secs => m.delay_s)
+    FROM mine AS m
+    WHERE t.id = m.id AND NOT m.is_cancelled
+),
+
+cancelled AS (
+    DELETE FROM pgtasks.tasks AS t
+    USING mine AS m
+    WHERE t.id = m.id AND m.is_cancelled
+    RETURNING t.*
+),
+
+kept AS (
+    INSERT INTO pgtasks.history (
+        id, lease_id, created_at, run_at, started_at, attempt, max_attempts, priority, status, queue,
+        name, payload, unique_key, worker_id, error, headers
+    )
+    SELECT
+        c.id, c.lease_id, c.created_at, c.run_at, c.claimed_at, c.attempt, c.max_attempts, c.priority, 'cancelled',
+        c.queue, c.name, c.payload, c.unique_key, %(worker_id)s::uuid, 'cancelled while it ran', c.headers
+    FROM cancelled AS c
+),
+
+recorded AS (
+    INSERT INTO pgtasks.attempts (
+        task_id, attempt, lease_id, worker_id, outcome, error_class, error, traceback, queue, name, started_at
+    )
+    SELECT
+        m.id, m.attempt, m.lease_id, %(worker_id)s::uuid, m.outcome, m.error_class, m.error, m.traceback, m.queue,
+        m.name, m.claimed_at
+    FROM mine AS m
+),
+
+emptied AS (
+    DELETE FROM pgtasks.leases AS l
+    WHERE l.id = ANY(%(emptied)s::bigint []) AND l.worker_id = %(worker_id)s::uuid
+),
+
+rung AS (
+    SELECT count(pgtasks.ring(q.queue)) AS bells FROM (SELECT DISTINCT m.queue FROM mine AS m) AS q
+)
+
+SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint []) THEN coalesce(array_agg(m.id), '{}') END AS moved
+FROM mine AS m
+WHERE (SELECT r.bells FROM rung AS r) IS NOT NULL

@@ -1,0 +1,161 @@
+"""The only I/O with PostgreSQL: a statement is described once and run sync or async.
+
+A ``Statement`` is built by a pure function (``statements.py`` and its neighbours); the four
+functions here are the only places that run one. What psycopg raises leaves this floor as one
+of our own errors, with the server's message and without any password.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.rows import RowFactory, args_row
+
+from pgtasks.errors import DatabaseError, DatabaseUnavailable, SchemaMissing
+from pgtasks.store import conninfo
+
+R = TypeVar("R")
+SyncConnection: TypeAlias = psycopg.Connection[Any]
+AsyncConnection: TypeAlias = psycopg.AsyncConnection[Any]
+
+# After how many runs psycopg prepares a statement; the hot ones get there at once.
+_PREPARE_AFTER = 2
+
+# Conditions that pass: the same statement may work on a new connection, or a moment later.
+_PASSING = (
+    pg.AdminShutdown,
+    pg.CrashShutdown,
+    pg.CannotConnectNow,
+    pg.DatabaseDropped,
+    pg.IdleSessionTimeout,
+    pg.QueryCanceled,
+    pg.ReadOnlySqlTransaction,
+    pg.IdleInTransactionSessionTimeout,
+    pg.SerializationFailure,
+    pg.DeadlockDetected,
+    pg.LockNotAvailable,
+    pg.InsufficientResources,
+    pg.ConnectionException,
+    pg.SystemError,
+)
+# These name a server that cannot serve us on this connection: do not keep it.
+_WRONG_SERVER = (pg.ReadOnlySqlTransaction,)
+_NO_SCHEMA = (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedFunction, pg.UndefinedColumn)
+
+
+def as_tuple(*values: Any) -> Any:
+    """Read a row as the plain tuple of its values."""
+    return values
+
+
+@dataclass(frozen=True, slots=True)
+class Statement(Generic[R]):
+    """One SQL statement with its parameters and the type its rows are read into."""
+
+    sql: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    row: Callable[..., R] = as_tuple
+
+
+def connect(dsn: str, part: conninfo.Part, *, worker: str = "", pooler: str = "none") -> SyncConnection:
+    """Open a connection in autocommit mode; raises DatabaseUnavailable or ConfigError."""
+    text = conninfo.complete(dsn, part, worker=worker, pooler=pooler)
+    with translated(dsn):
+        connection = psycopg.connect(text, autocommit=True)
+    _prepare_for(connection, pooler)
+    return connection
+
+
+async def aconnect(dsn: str, part: conninfo.Part, *, worker: str = "", pooler: str = "none") -> AsyncConnection:
+    """Open a connection in autocommit mode; raises DatabaseUnavailable or ConfigError."""
+    text = conninfo.complete(dsn, part, worker=worker, pooler=pooler)
+    with translated(dsn):
+        connection = await psycopg.AsyncConnection.connect(text, autocommit=True)
+    _prepare_for(connection, pooler)
+    return connection
+
+
+def _prepare_for(connection: SyncConnection | AsyncConnection, pooler: str) -> None:
+    connection.prepare_threshold = _PREPARE_AFTER if pooler == "none" else None
+
+
+def fetch_all(connection: SyncConnection, statement: Statement[R]) -> list[R]:
+    """Run a statement and read all its rows; an empty list when it returns none."""
+    with translated(), connection.cursor(binary=True, row_factory=_factory(statement)) as cursor:
+        cursor.execute(statement.sql, statement.params)
+        return cursor.fetchall() if cursor.description else []
+
+
+async def afetch_all(connection: AsyncConnection, statement: Statement[R]) -> list[R]:
+    """Run a statement and read all its rows; an empty list when it returns none."""
+    with translated():
+        async with connection.cursor(binary=True, row_factory=_factory(statement)) as cursor:
+            await cursor.execute(statement.sql, statement.params)
+            return await cursor.fetchall() if cursor.description else []
+
+
+def fetch_one(connection: SyncConnection, statement: Statement[R]) -> R | None:
+    """Run a statement and read its first row, None without one."""
+    rows = fetch_all(connection, statement)
+    return rows[0] if rows else None
+
+
+async def afetch_one(connection: AsyncConnection, statement: Statement[R]) -> R | None:
+    """Run a statement and read its first row, None without one."""
+    rows = await afetch_all(connection, statement)
+    return rows[0] if rows else None
+
+
+def _factory(statement: Statement[R]) -> RowFactory[R]:
+    return args_row(statement.row)
+
+
+@contextmanager
+def translated(dsn: str = "") -> Iterator[None]:
+    """Turn what psycopg raises into our own errors."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error, dsn) from error
+
+
+def translate(error: psycopg.Error, dsn: str = "") -> Exception:
+    """Give our own error for one of psycopg's."""
+    message = conninfo.without_secrets(str(error).strip(), dsn)
+    state = error.sqlstate
+    if isinstance(error, _NO_SCHEMA) and "pgtasks." in message:
+        return SchemaMissing(f"{message.splitlines()[0]}; run: pgtasks migrate")
+    if isinstance(error, pg.InvalidSchemaName):
+        return SchemaMissing("the database has no pgtasks schema; run: pgtasks migrate")
+    if isinstance(error, _PASSING) or (state is None and isinstance(error, psycopg.OperationalError)):
+        return DatabaseUnavailable(message, sqlstate=state)
+    if isinstance(error, psycopg.InterfaceError):
+        return DatabaseUnavailable(message, sqlstate=state)
+    if state is None and isinstance(error, psycopg.OperationalError):
+        return DatabaseUnavailable(f"{conninfo.server_of(dsn)}: {message}" if dsn else message)
+    return DatabaseError(message, sqlstate=state)
+
+
+def is_wrong_server(error: DatabaseError) -> bool:
+    """Tell whether the connection leads to a server that cannot take writes."""
+    return isinstance(error.__cause__, _WRONG_SERVER)
+
+
+def constraint_of(error: DatabaseError) -> str | None:
+    """Name the CHECK or unique constraint that refused a row, if one did."""
+    cause = error.__cause__
+    return cause.diag.constraint_name if isinstance(cause, psycopg.Error) else None
+
+
+def is_async(connection: object) -> bool:
+    """Tell whether a caller's connection is an async one; raises TypeError for anything else."""
+    if isinstance(connection, psycopg.AsyncConnection):
+        return True
+    if isinstance(connection, psycopg.Connection):
+        return False
+    raise TypeError(f"connection must be a psycopg connection, got {type(connection).__name__}")
