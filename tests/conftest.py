@@ -1,0 +1,78 @@
+"""The fixtures that every test may ask for; tests/database.py has what they are made of."""
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests import database
+from tests.apps.basic import RUNS
+from tests.database import Connection, Server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_of_this_machine() -> None:
+    """Keep a DSN or a server of the person who runs the tests out of them."""
+    for name in list(os.environ):
+        if name.startswith("PG") and name != "PGTASKS_TEST_PG_BINDIR":
+            del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def server(_no_settings_of_this_machine: None) -> Iterator[Server]:
+    """The PostgreSQL server of this test process, started when the first test asks for it."""
+    with database.start_server() as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def _clone(server: Server) -> str:
+    return server.create(migrated=True)
+
+
+@pytest.fixture
+def dsn(_clone: str) -> str:
+    """The address of a migrated database that is emptied before each test."""
+    with psycopg.connect(_clone, autocommit=True) as connection:
+        database.empty(connection)
+    return _clone
+
+
+@pytest.fixture
+def fresh_database(server: Server) -> Iterator[str]:
+    """The address of a migrated database that no other test ever sees."""
+    address = server.create(migrated=True)
+    yield address
+    server.drop(address)
+
+
+@pytest.fixture
+def empty_dsn(server: Server) -> Iterator[str]:
+    """The address of a new database without our schema."""
+    address = server.create(migrated=False)
+    yield address
+    server.drop(address)
+
+
+@pytest.fixture
+def connection(dsn: str) -> Iterator[Connection]:
+    """A connection to ``dsn`` in autocommit mode."""
+    with psycopg.connect(dsn, autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def aconnection(dsn: str) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+    """An async connection to ``dsn`` in autocommit mode."""
+    async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def runs(connection: Connection) -> Connection:
+    """The connection, with the empty side table that the handler `record` writes to."""
+    connection.execute(RUNS)
+    connection.execute("TRUNCATE public.runs")
+    return connection

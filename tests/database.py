@@ -1,0 +1,123 @@
+"""The databases of the tests: one server per test process, one migrated template, clones of it.
+
+A server of its own for every process of pytest-xdist needs no coordination, dies with that
+process, and lets a test look at cluster-wide numbers without seeing its neighbours'.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from pgtasks.embedded import FAST_OPTIONS, PrivateServer
+
+ROOT = Path(__file__).resolve().parents[1]
+DEADLINE_S = 10.0
+# Every id of the tests is past what four bytes hold, so that no query survives that narrows one.
+FIRST_ID = 3_000_000_000
+_TEMPLATE = "migrated"
+_numbers = count(1)
+
+Connection = psycopg.Connection[Any]
+
+
+class Server:
+    """A running PostgreSQL server with a template database that holds the current schema."""
+
+    def __init__(self, private: PrivateServer) -> None:
+        self.private = private
+        self._has_template = False
+
+    def dsn_for(self, database: str) -> str:
+        """Return the address of one of its databases, as superuser."""
+        return self.private.dsn_for(database)
+
+    def create(self, *, migrated: bool) -> str:
+        """Create a database, with the current schema or with nothing in it, and return its address."""
+        if migrated and not self._has_template:
+            _migrate(self._create(_TEMPLATE, "template0"))
+            self._has_template = True
+        return self._create(f"test_{next(_numbers)}", _TEMPLATE if migrated else "template0")
+
+    def drop(self, dsn: str) -> None:
+        """Drop a database and disconnect whoever is still in it."""
+        name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
+        self._run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
+
+    def _create(self, name: str, template: str) -> str:
+        # Copying files is the fast way as long as nothing waits for the disk.
+        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
+        self._run(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        return self.dsn_for(name)
+
+    def _run(self, statement: sql.Composed) -> None:
+        with psycopg.connect(self.dsn_for("postgres"), autocommit=True) as connection:
+            connection.execute(statement)
+
+
+@contextmanager
+def start_server() -> Iterator[Server]:
+    """Run the server that PGTASKS_TEST_PG_BINDIR names, or else the embedded one."""
+    named = os.environ.get("PGTASKS_TEST_PG_BINDIR")
+    with PrivateServer(bindir=Path(named) if named else None, options=FAST_OPTIONS) as private:
+        yield Server(private)
+
+
+def _migrate(dsn: str) -> None:
+    upgrade = (ROOT / "migrations" / "versions" / "0001_initial.up.sql").read_text(encoding="utf-8")
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA pgtasks")
+        connection.execute(upgrade.encode())
+        connection.execute("SELECT pgtasks.create_partitions()")
+        for table in ("tasks", "leases"):
+            connection.execute(f"ALTER SEQUENCE pgtasks.{table}_id_seq RESTART WITH {FIRST_ID}".encode())
+
+
+def empty(connection: Connection) -> None:
+    """Delete every row of the schema's tables, after ending whatever an earlier test left running."""
+    rows(
+        connection,
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'",
+    )
+    tables = rows(
+        connection,
+        "SELECT c.relname FROM pg_class c WHERE c.relnamespace = 'pgtasks'::regnamespace"
+        " AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname <> 'schema_version'",
+    )
+    deletes = [sql.SQL("DELETE FROM pgtasks.{}").format(sql.Identifier(name)) for (name,) in tables]
+    connection.execute(sql.SQL(";").join(deletes))
+
+
+def rows(connection: Connection, statement: str, *params: Any) -> list[tuple[Any, ...]]:
+    """Run a statement with ``%s`` parameters and return its rows, an empty list if it has none."""
+    cursor = connection.execute(statement.encode(), params or None)
+    return cursor.fetchall() if cursor.description else []
+
+
+def value(connection: Connection, statement: str, *params: Any) -> Any:
+    """Run a statement and return the one value it gives."""
+    ((only,),) = rows(connection, statement, *params)
+    return only
+
+
+def wait_until(
+    condition: Callable[[], object],
+    timeout_s: float = DEADLINE_S,
+    interval_s: float = 0.02,
+    *,
+    hint: Callable[[], object] | str = "the condition did not come true",
+) -> None:
+    """Poll until the condition holds; fail with the hint when it does not in time."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            reason = hint() if callable(hint) else hint
+            raise AssertionError(f"after {timeout_s:g} s: {reason}")
+        time.sleep(interval_s)
