@@ -6,7 +6,8 @@ socket, run as an ordinary user even when root asks for them, and never outlive 
 """
 
 from pgtasks.embedded.binaries import Binaries, find_binaries, is_available
-from pgtasks.embedded.client import Lease, open_server, stop_server
+from pgtasks.embedded.client import Lease, is_running, open_server, stop_server
+from pgtasks.embedded.cluster import DATABASE, ROLE
 from pgtasks.embedded.errors import (
     BinariesMissingError,
     EmbeddedError,
@@ -20,7 +21,9 @@ from pgtasks.embedded.private import PrivateServer
 from pgtasks.embedded.state import RunningServer
 
 __all__ = [
+    "DATABASE",
     "FAST_OPTIONS",
+    "ROLE",
     "Binaries",
     "BinariesMissingError",
     "EmbeddedError",
@@ -32,6 +35,7 @@ __all__ = [
     "StateFolderError",
     "find_binaries",
     "is_available",
+    "is_running",
     "open_server",
     "state_folder",
     "stop_server",

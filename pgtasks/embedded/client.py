@@ -96,7 +96,7 @@ class Lease:
     def keep_across_exec(self) -> None:
         """Let the program that this process turns into hold the lease for its life."""
         if self._descriptor is not None:
-            os.set_inheritable(self._descriptor, True)  # noqa: FBT003
+            os.set_inheritable(self._descriptor, True)  # noqa: FBT003 - takes it by position only
 
     def close(self) -> None:
         """Give the lease back; the server stays for its linger time, then stops."""
@@ -140,7 +140,7 @@ class _Request:
             finally:
                 os.close(lock)
             server = self.state.read_server()
-            if server is not None and server.answers():
+            if server and not self.state.stop_request.exists() and server.answers():
                 return server, False
             if time.monotonic() >= deadline:
                 raise StartError(
@@ -165,8 +165,7 @@ class _Request:
         server = self.state.read_server()
         if not answer or server is None:
             raise StartError(
-                f"The local server in {self.state.folder} did not start. Look into "
-                f"{self.state.supervisor_log}."
+                f"The local server in {self.state.folder} did not start. Look into {self.state.supervisor_log}."
             )
         return server
 
@@ -233,9 +232,12 @@ def open_server(
         raise
 
 
-def stop_server(
-    state_dir: Path | None = None, *, force: bool = False, timeout_s: float = STOP_TIMEOUT_S
-) -> bool:
+def is_running(state_dir: Path | None = None) -> bool:
+    """Whether a local server runs in a state folder, or is starting or stopping there."""
+    return State(state_folder(state_dir)).supervised()
+
+
+def stop_server(state_dir: Path | None = None, *, force: bool = False, timeout_s: float = STOP_TIMEOUT_S) -> bool:
     """Stop the local server now; False when none runs.
 
     Without `force` a server that somebody uses is left alone.
@@ -260,15 +262,12 @@ def _require_unused(state: State, clients: int) -> None:
     """Take clients.lock alone, so that nobody joins until the server has stopped."""
     # Tried for a moment, because the supervisor takes it for an instant in every round.
     if not locks.lock_until(clients, locks.EXCLUSIVE, time.monotonic() + _POLITE_STOP_S):
-        raise ServerBusyError(
-            "The local server is in use by another program. Stop that first, or use --force."
-        )
+        raise ServerBusyError("The local server is in use by another program. Stop that first, or use --force.")
     server = state.read_server()
     sessions = 0 if server is None else server.count_sessions()
     if sessions:
         raise ServerBusyError(
-            f"The local server is in use: it has {sessions} open connection(s). Close them "
-            "first, or use --force."
+            f"The local server is in use: it has {sessions} open connection(s). Close them first, or use --force."
         )
 
 
@@ -277,11 +276,12 @@ def _request_stop(state: State, deadline: float) -> bool:
     # The supervisor removes the request when it has stopped; if it dies, its lock is free.
     while state.stop_request.exists() and state.supervised():
         if time.monotonic() >= deadline:
-            raise EmbeddedError(
-                f"The local server did not stop in time. Look into {state.supervisor_log}."
-            )
+            raise EmbeddedError(f"The local server did not stop in time. Look into {state.supervisor_log}.")
         time.sleep(locks.POLL_S)
     state.stop_request.unlink(missing_ok=True)
+    # The old supervisor exits right after that, unless somebody has started a new one already.
+    while state.read_server() is None and state.supervised() and time.monotonic() < deadline:
+        time.sleep(locks.POLL_S)
     return True
 
 

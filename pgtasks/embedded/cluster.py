@@ -10,7 +10,12 @@ Layout of the directory that a `Cluster` owns:
 
 `server.lock` is what makes a restart after any kind of death safe. The postmaster inherits the
 locked descriptor and so do all its children, so the lock is free exactly when the last process
-of the old server is gone; there is no process id to misread and no stale file to judge.
+of the old server is gone; there is no process id to misread and no stale file to judge. That is
+why the pid files (`postmaster.pid` and the socket's) are removed before a start: PostgreSQL would
+believe the number in them, which may belong to a zombie that a container's init never collects,
+or to a new process after a reboot.
+Against a server that somebody started on `data/` by hand, PostgreSQL's own look at the shared
+memory of the data directory still protects (since version 12, also without that file).
 """
 
 import contextlib
@@ -112,9 +117,7 @@ class Cluster:
         lock = locks.open_lock(self.directory / "server.lock")
         try:
             if not locks.lock_until(lock, locks.EXCLUSIVE, deadline):
-                raise StartError(
-                    f"Another PostgreSQL server still runs in {self.directory}. Stop it first."
-                )
+                raise StartError(f"Another PostgreSQL server still runs in {self.directory}. Stop it first.")
             self._prepare_binaries()
             self._prepare_data(lock)
             self._launch(lock)
@@ -177,14 +180,10 @@ class Cluster:
         return self._version
 
     def _ask_version(self) -> tuple[int, str]:
-        return self._run(
-            [str(self._binaries.program("postgres")), "--version"], None, _TOOL_TIMEOUT_S
-        )
+        return self._run([str(self._binaries.program("postgres")), "--version"], None, _TOOL_TIMEOUT_S)
 
     def _run(self, argv: list[str], lock: int | None, timeout_s: float) -> tuple[int, str]:
-        return run_tool(
-            argv, account=self.account, cwd=self.directory, lock=lock, timeout_s=timeout_s
-        )
+        return run_tool(argv, account=self.account, cwd=self.directory, lock=lock, timeout_s=timeout_s)
 
     def _refuse_folder(self, account: ServerAccount) -> None:
         blocker = folder.blocking_parent(self.directory, account)
@@ -210,9 +209,7 @@ class Cluster:
             argv.append("--no-sync")
         status, printed = self._run(argv, lock, _INITDB_TIMEOUT_S)
         if status != 0:
-            raise StartError(
-                f"initdb could not make a data directory in {self.directory}: {printed}"
-            )
+            raise StartError(f"initdb could not make a data directory in {self.directory}: {printed}")
         # Root writes into a folder of the server's account here, so no link is followed.
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
         with os.fdopen(os.open(new / "postgresql.conf", flags), "a") as configuration:
@@ -230,9 +227,7 @@ class Cluster:
         """Whether there is a data directory; one that no server could use is moved aside."""
         if not os.path.lexists(self.data_dir):
             return False
-        if (self.data_dir / "PG_VERSION").is_file() and (
-            self.data_dir / "global" / "pg_control"
-        ).is_file():
+        if (self.data_dir / "PG_VERSION").is_file() and (self.data_dir / "global" / "pg_control").is_file():
             return True
         # Not ours: we rename only complete ones. Nothing of a person's is ever deleted.
         self.data_dir.rename(self.directory / f"data.broken-{time.time_ns()}")
@@ -249,6 +244,7 @@ class Cluster:
 
     def _launch(self, lock: int) -> None:
         folder.make_private_folder(self.socket_dir, self.account)
+        self._remove_pid_files()
         self._rotate_log()
         options = {
             "listen_addresses": "127.0.0.1" if self.tcp else "",
@@ -271,6 +267,12 @@ class Cluster:
                 death_watch=self._death_watch,
             )
 
+    def _remove_pid_files(self) -> None:
+        """Remove what a killed server left; the caller holds server.lock, so it is dead."""
+        socket = folder.socket_path(self.socket_dir, self.port)
+        for stale in (self.data_dir / "postmaster.pid", socket, Path(f"{socket}.lock")):
+            stale.unlink(missing_ok=True)
+
     def _rotate_log(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             if self.log_path.stat().st_size > 0:
@@ -280,8 +282,7 @@ class Cluster:
         while True:
             if not self.is_running():
                 raise StartError(
-                    f"PostgreSQL stopped while it started. Its log, {self.log_path}, ends with:\n"
-                    f"{self.log_tail()}"
+                    f"PostgreSQL stopped while it started. Its log, {self.log_path}, ends with:\n{self.log_tail()}"
                 )
             try:
                 with self.session() as session:
@@ -289,9 +290,7 @@ class Cluster:
                 return
             except wire.WireError as error:
                 if time.monotonic() >= deadline:
-                    raise StartError(
-                        f"PostgreSQL did not answer in time ({error}). See {self.log_path}."
-                    ) from error
+                    raise StartError(f"PostgreSQL did not answer in time ({error}). See {self.log_path}.") from error
             time.sleep(_POLL_S)
 
     def _end(self, steps: list[tuple[signal.Signals, float]]) -> None:
@@ -322,8 +321,8 @@ class Cluster:
 
 
 def _ensure_database(session: wire.Session) -> None:
-    found = session.query(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")  # noqa: S608
-    if not found:
+    names = session.query("SELECT datname FROM pg_database")
+    if (DATABASE,) not in names:
         session.query(f"CREATE DATABASE {DATABASE}")
 
 

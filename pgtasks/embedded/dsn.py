@@ -10,9 +10,7 @@ def socket_dsn(folder: Path, port: int, *, user: str, database: str) -> str:
     The port is always named, because it is part of the socket's name and PGPORT would change it.
     """
     host = quote(str(folder), safe="")
-    return (
-        f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?host={host}&port={port}"
-    )
+    return f"postgresql://{quote(user, safe='')}@/{quote(database, safe='')}?host={host}&port={port}"
 
 
 def tcp_dsn(host: str, port: int, *, user: str, password: str, database: str) -> str:

@@ -2,15 +2,18 @@
 
 The tree:
 
-    EmbeddedError
-    ├── BinariesMissingError   no PostgreSQL binaries where we looked
-    ├── StateFolderError       the state folder cannot be used as it is
-    ├── StartError             the server did not start
-    └── ServerBusyError        a stop was refused because somebody uses the server
+    PgtasksError
+    └── EmbeddedError
+        ├── BinariesMissingError   no PostgreSQL binaries where we looked
+        ├── StateFolderError       the state folder cannot be used as it is
+        ├── StartError             the server did not start
+        └── ServerBusyError        a stop was refused because somebody uses the server
 """
 
+from pgtasks.errors import PgtasksError
 
-class EmbeddedError(Exception):
+
+class EmbeddedError(PgtasksError):
     """Raised when the local PostgreSQL server cannot do what it was asked for."""
 
 

@@ -65,9 +65,7 @@ def make_folder(path: Path, account: ServerAccount | None) -> None:
         for folder in reversed(missing):
             _make_one(folder, mode)
     except OSError as error:
-        raise StateFolderError(
-            f"Cannot make the folder {path}: {error.strerror}. {_WAY_OUT}"
-        ) from error
+        raise StateFolderError(f"Cannot make the folder {path}: {error.strerror}. {_WAY_OUT}") from error
     _check(path, path.stat(), os.geteuid())
 
 
@@ -83,13 +81,9 @@ def make_private_folder(path: Path, account: ServerAccount | None) -> None:
         facts = path.lstat()
         _check(path, facts, owner)
         if facts.st_mode & 0o077:
-            raise StateFolderError(
-                f"{path} can be entered by other users. Remove it, it is made again."
-            ) from None
+            raise StateFolderError(f"{path} can be entered by other users. Remove it, it is made again.") from None
     except OSError as error:
-        raise StateFolderError(
-            f"Cannot make the folder {path}: {error.strerror}. {_WAY_OUT}"
-        ) from error
+        raise StateFolderError(f"Cannot make the folder {path}: {error.strerror}. {_WAY_OUT}") from error
 
 
 def socket_folder(directory: Path, port: int) -> Path:
@@ -156,6 +150,5 @@ def _check(path: Path, facts: os.stat_result, owner: int) -> None:
         )
     if facts.st_mode & 0o022:
         raise StateFolderError(
-            f"{path} can be changed by other users. Run chmod go-w on it, or set {VARIABLE} to "
-            "another folder."
+            f"{path} can be changed by other users. Run chmod go-w on it, or set {VARIABLE} to another folder."
         )

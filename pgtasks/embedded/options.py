@@ -52,9 +52,7 @@ def check_options(options: Mapping[str, str]) -> dict[str, str]:
     for given, value in options.items():
         name = given.lower()
         if not _NAME.fullmatch(name):
-            raise EmbeddedError(
-                f"{given!r} is not the name of a PostgreSQL setting. Use names such as 'work_mem'."
-            )
+            raise EmbeddedError(f"{given!r} is not the name of a PostgreSQL setting. Use names such as 'work_mem'.")
         if name in _OURS:
             raise EmbeddedError(
                 f"The setting {name!r} cannot be chosen: a local server needs its own. Leave it "

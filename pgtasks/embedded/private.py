@@ -51,9 +51,7 @@ class PrivateServer:
                 directory.chmod(0o711)  # Root's server runs as a user who must get in.
         self._tcp = tcp
         self._password = secrets.token_urlsafe(18)
-        self._cluster = Cluster(
-            directory, binaries, account, options=checked, death_watch=death_watch
-        )
+        self._cluster = Cluster(directory, binaries, account, options=checked, death_watch=death_watch)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -115,9 +113,7 @@ class PrivateServer:
         """The address of another database of this server over the socket, as superuser."""
         return socket_dsn(self.socket_dir, self.port, user=ROLE, database=database)
 
-    def tcp_dsn_for(
-        self, database: str = DATABASE, *, host: str = "127.0.0.1", port: int = 0
-    ) -> str:
+    def tcp_dsn_for(self, database: str = DATABASE, *, host: str = "127.0.0.1", port: int = 0) -> str:
         """The address over TCP, with the password; `host` and `port` may name a proxy.
 
         Raises:
@@ -125,9 +121,7 @@ class PrivateServer:
         """
         if not self._tcp:
             raise EmbeddedError("This server does not listen on TCP. Make it with tcp=True.")
-        return tcp_dsn(
-            host, port or self.port, user=ROLE, password=self._password, database=database
-        )
+        return tcp_dsn(host, port or self.port, user=ROLE, password=self._password, database=database)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> Self:
         """Start the server, made first if there is no data, and wait until it answers.

@@ -83,8 +83,7 @@ def run_tool(
         except subprocess.TimeoutExpired as error:
             process.kill()
             raise StartError(
-                f"{argv[0]} did not finish within {timeout_s:.0f} s. The machine may be "
-                "overloaded: try again."
+                f"{argv[0]} did not finish within {timeout_s:.0f} s. The machine may be overloaded: try again."
             ) from error
     return process.returncode, printed.decode(errors="replace").strip()
 

@@ -26,8 +26,7 @@ from pgtasks.embedded.folder import socket_path
 _PROBE_TIMEOUT_S = 5.0
 _LINGER_LOCK_S = 5.0
 _COUNT_SESSIONS = (
-    "SELECT count(*) FROM pg_stat_activity"
-    " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 )
 
 

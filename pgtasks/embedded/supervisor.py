@@ -33,6 +33,7 @@ Why the races end well:
    clients.lock alone, and then finds supervisor.lock free. After a forced stop it waits in FIND.
    The supervisor looks at clients.lock and decides while it holds it, so no client can slip in
    between the look and the stop.
+   A client that finds a stop request looks again soon, as if the server did not answer.
  * Eight starters at once: one takes supervisor.lock, seven wait in FIND until the server answers.
  * Starter killed: the supervisor has the lock already, or nobody has and the next one starts.
  * Client killed: its shared lock is gone, so the server stops like after a close.
@@ -75,9 +76,7 @@ RESTARTS_FORGIVEN_S = 60.0
 class Supervisor:
     """One server, from its start until nobody uses it."""
 
-    def __init__(
-        self, state: State, cluster: Cluster, *, start_timeout_s: float, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, state: State, cluster: Cluster, *, start_timeout_s: float, say: Callable[[str], None]) -> None:
         self._state = state
         self._cluster = cluster
         self._start_timeout_s = start_timeout_s
@@ -211,9 +210,7 @@ def main(argument: str) -> None:
             server_account(),
             options=job["options"],
         )
-        supervisor = Supervisor(
-            state, cluster, start_timeout_s=job["start_timeout_s"], say=_write_log
-        )
+        supervisor = Supervisor(state, cluster, start_timeout_s=job["start_timeout_s"], say=_write_log)
         supervisor.listen_to_signals()
         server = supervisor.start()
     except EmbeddedError as error:

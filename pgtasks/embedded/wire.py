@@ -140,7 +140,5 @@ def _decode_row(message: bytes) -> Row:
 
 
 def _decode_error(message: bytes) -> WireError:
-    fields = {
-        part[:1]: part[1:].decode(errors="replace") for part in message.split(b"\x00") if part
-    }
+    fields = {part[:1]: part[1:].decode(errors="replace") for part in message.split(b"\x00") if part}
     return WireError(fields.get(b"M", "unknown error"), fields.get(b"C", ""))
