@@ -104,8 +104,10 @@ class Cluster:
         """Whether the postmaster is alive."""
         return self._server is not None and self._server.poll() is None
 
-    def start(self, timeout_s: float) -> None:
+    def start(self, timeout_s: float) -> int:
         """Make the data directory if there is none, start the server, wait until it answers.
+
+        Returns the process id of the postmaster.
 
         Raises:
             StartError: it did not start, with the end of its log.
@@ -120,7 +122,7 @@ class Cluster:
                 raise StartError(f"Another PostgreSQL server still runs in {self.directory}. Stop it first.")
             self._prepare_binaries()
             self._prepare_data(lock)
-            self._launch(lock)
+            server = self._server = self._launch(lock)
         finally:
             os.close(lock)
         try:
@@ -128,6 +130,7 @@ class Cluster:
         except BaseException:
             self.stop("immediate")
             raise
+        return server.pid
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop the server, if it runs, and wait until its last process is gone.
@@ -242,7 +245,7 @@ class Cluster:
                 "folder away to start with an empty database."
             )
 
-    def _launch(self, lock: int) -> None:
+    def _launch(self, lock: int) -> subprocess.Popen[bytes]:
         folder.make_private_folder(self.socket_dir, self.account)
         self._remove_pid_files()
         self._rotate_log()
@@ -257,7 +260,7 @@ class Cluster:
             argv += ["-c", f"{name}={value}"]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
         with os.fdopen(os.open(self.log_path, flags, 0o600), "ab") as log:
-            self._server = launch(
+            return launch(
                 argv,
                 account=self.account,
                 cwd=self.directory,

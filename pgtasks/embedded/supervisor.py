@@ -89,12 +89,12 @@ class Supervisor:
 
     def start(self) -> RunningServer:
         """Start the server and announce it."""
-        self._cluster.start(self._start_timeout_s)
+        server_pid = self._cluster.start(self._start_timeout_s)
         self._server = RunningServer(
             socket_dir=str(self._cluster.socket_dir),
             port=self._cluster.port,
             version=self._cluster.version,
-            server_pid=self._cluster.pid or 0,
+            server_pid=server_pid,
             supervisor_pid=os.getpid(),
         )
         self._state.announce(self._server)

@@ -1,0 +1,64 @@
+"""Folders for servers, and the promise that no test leaves a process behind."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pgtasks import embedded
+from tests.embedded.processes import AS_ROOT, processes_of, wait_until
+
+
+@pytest.fixture(scope="session")
+def bindir() -> Path | None:
+    """The server programs to test with; None for those of the installed wheel."""
+    named = os.environ.get("PGTASKS_TEST_PG_BINDIR")
+    return Path(named) if named else None
+
+
+def make_open_folder() -> Path:
+    """Make a folder that the server's account can reach, which pytest's own is not for root."""
+    folder = Path(tempfile.mkdtemp(prefix="pgtasks-test-"))
+    if AS_ROOT:
+        folder.chmod(0o711)
+    return folder
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder for servers; after the test none may be left in it."""
+    folder = make_open_folder()
+    yield folder
+    try:
+        wait_until(lambda: not processes_of(folder))
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture
+def new_state_dir(open_folder: Path) -> Iterator[Path]:
+    """The state folder of a local server that was never started."""
+    state = open_folder / "state"
+    yield state
+    embedded.stop_server(state, force=True)
+
+
+@pytest.fixture(scope="session")
+def used_state_dir(bindir: Path | None) -> Iterator[Path]:
+    """A state folder whose server has run once; to be copied, which is faster than initdb."""
+    folder = make_open_folder()
+    embedded.open_server(folder / "state", bindir=bindir, linger_s=0).close()
+    wait_until(lambda: not processes_of(folder))
+    yield folder / "state"
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def state_dir(new_state_dir: Path, used_state_dir: Path) -> Path:
+    """The state folder of a local server that has a data directory and does not run."""
+    subprocess.run(["cp", "-a", str(used_state_dir), str(new_state_dir)], check=True)
+    return new_state_dir
