@@ -73,6 +73,11 @@ class Context:
         if self._lease_lost:
             raise LeaseLost(f"the lease of task {self.task_id} (attempt {self.attempt}) ended")
 
+    def _stop_for(self, *, lease_lost: bool) -> None:
+        """Tell the handler to stop; the engine's side of ``cancelled`` and ``lease_lost``."""
+        self._lease_lost = self._lease_lost or lease_lost
+        self._stop.set()
+
     @property
     def logger(self) -> TaskLogger:
         """A logger whose lines carry this task's id, name and attempt."""

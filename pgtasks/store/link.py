@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TypeVar
 
 import psycopg
@@ -32,7 +32,7 @@ STATEMENT_DEADLINE_S = 20.0
 
 
 class Link:
-    """One async connection of a worker, for one loop at a time."""
+    """One async connection of a worker; its statements go one after the other."""
 
     def __init__(
         self,
@@ -41,11 +41,10 @@ class Link:
         *,
         worker: str = "",
         pooler: str = "none",
-        on_connect: Callable[[AsyncConnection], Awaitable[None]] | None = None,
     ) -> None:
         self._dsn, self._part, self._worker, self._pooler = dsn, part, worker, pooler
-        self._on_connect = on_connect
         self._connection: AsyncConnection | None = None
+        self._lock = asyncio.Lock()
 
     @property
     def connected(self) -> bool:
@@ -66,19 +65,6 @@ class Link:
         rows = await self.fetch_all(statement, deadline_s)
         return rows[0] if rows else None
 
-    async def notifications(self, timeout_s: float) -> AsyncIterator[tuple[str, str]]:
-        """Wait for notifications, as (channel, payload): ends after the first batch or the timeout.
-
-        Raises DatabaseUnavailable when the connection breaks.
-        """
-        connection = await self._connect()
-        try:
-            async for note in connection.notifies(timeout=timeout_s, stop_after=1):
-                yield note.channel, note.payload
-        except psycopg.Error as error:
-            await self.close()
-            raise DatabaseUnavailable(f"listening connection lost: {error}") from error
-
     async def close(self) -> None:
         """Close the connection, if one is open; the next use opens another."""
         connection, self._connection = self._connection, None
@@ -87,14 +73,12 @@ class Link:
                 await connection.close()
 
     async def _run(self, statement: Statement[R]) -> list[R]:
-        return await afetch_all(await self._connect(), statement)
+        async with self._lock:
+            return await afetch_all(await self._connect(), statement)
 
     async def _connect(self) -> AsyncConnection:
         if self._connection is None or self._connection.closed:
-            connection = await aconnect(self._dsn, self._part, worker=self._worker, pooler=self._pooler)
-            self._connection = connection
-            if self._on_connect is not None:
-                await self._on_connect(connection)
+            self._connection = await aconnect(self._dsn, self._part, worker=self._worker, pooler=self._pooler)
         return self._connection
 
     async def _within(self, deadline_s: float, work: Awaitable[list[R]]) -> list[R]:

@@ -276,6 +276,11 @@ def release_bells() -> Statement[Any]:
     return Statement(sql("bells_release"))
 
 
+def notify(channel: str) -> Statement[Any]:
+    """Send one notification to a session that wants to know whether it hears."""
+    return Statement(sql("bells_test"), {"channel": channel})
+
+
 def create_partitions(days_ahead: int) -> Statement[int]:
     """Create the missing day partitions of today and the coming days."""
     return Statement(sql("partitions_create"), {"days_ahead": days_ahead}, int)

@@ -1,0 +1,1 @@
+"""The worker: one module per moving part, wired together in ``worker``."""

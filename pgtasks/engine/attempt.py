@@ -1,0 +1,222 @@
+"""One attempt of one task: from the claimed row to the handler's call, and from its end to an outcome.
+
+Everything here runs where the handler runs, inside the task's own error handling: a payload
+that cannot be read, arguments that do not fit, a hook that raises and a result that cannot be
+stored concern this task and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+import traceback
+from types import TracebackType
+from typing import Any
+
+from pgtasks import events
+from pgtasks.app import AfterHook, BeforeHook
+from pgtasks.context import Context
+from pgtasks.errors import LeaseLost, PayloadError, TaskTimeout
+from pgtasks.handlers import Handler
+from pgtasks.model import Claimed
+from pgtasks.outcome import CancelRequested, Completed, Failure, Outcome, decide, max_attempts_of
+from pgtasks.payload import RESULT_BYTES_MAX, dumps, loads, storable
+
+MESSAGE_CHARACTERS_MAX = 4_000
+TRACEBACK_CHARACTERS_MAX = 16_000
+
+
+class Attempt:
+    """A claimed task in this process, from its claim until its outcome is decided.
+
+    ``stop_reason`` is why the engine stopped it, if it did. It is set once, before the
+    handler is interrupted, so that the interruption can be told from one of the handler's own.
+    """
+
+    __slots__ = (
+        "abandoned",
+        "context",
+        "deadline",
+        "handler",
+        "queue",
+        "settled",
+        "started",
+        "stop_reason",
+        "stopped_at",
+        "task",
+    )
+
+    def __init__(self, task: Claimed, handler: Handler, queue: str, started: float) -> None:
+        self.task = task
+        self.handler = handler
+        self.queue = queue
+        self.started = started
+        timeout_s = handler.timeout_s if task.timeout_s is None else task.timeout_s
+        self.deadline = None if timeout_s is None else started + timeout_s
+        self.context: Context | None = None
+        self.stop_reason: BaseException | None = None
+        self.stopped_at = 0.0
+        self.abandoned = False
+        self.settled = False
+
+    @property
+    def max_attempts(self) -> int:
+        """The limit on starts of this task."""
+        return max_attempts_of(self.task.max_attempts, self.handler.retry)
+
+    def stop(self, reason: BaseException) -> bool:
+        """Note why the handler is to end and tell its context; only the first reason counts."""
+        if self.stop_reason is not None:
+            return False
+        self.stop_reason = reason
+        self.stopped_at = time.monotonic()
+        context = self.context
+        if context is not None:
+            context._stop_for(lease_lost=isinstance(reason, LeaseLost))  # noqa: SLF001 - the engine's side of Context
+        return True
+
+    def make_context(self) -> Context:
+        """Give this attempt's context, made on first use."""
+        if self.context is None:
+            task = self.task
+            self.context = Context(
+                task_id=task.id,
+                name=task.name,
+                queue=self.queue,
+                attempt=task.attempt,
+                max_attempts=self.max_attempts,
+                lease_id=task.lease_id,
+                run_at=task.run_at,
+                deadline=self.deadline,
+                headers=_headers(task.headers),
+            )
+            if self.stop_reason is not None:
+                self.context._stop_for(lease_lost=isinstance(self.stop_reason, LeaseLost))  # noqa: SLF001 - as above
+        return self.context
+
+
+def _headers(text: str | None) -> dict[str, Any]:
+    found = loads(text) if text else None
+    return found if isinstance(found, dict) else {}
+
+
+class Judge:
+    """Prepares attempts and decides their outcomes, by the hooks and policies of one app."""
+
+    def __init__(self, before: list[BeforeHook], after: list[AfterHook], seed: float | None = None) -> None:
+        self._before, self._after = before, after
+        self._seed = seed
+        self._local = threading.local()
+
+    def arguments(self, attempt: Attempt) -> dict[str, Any]:
+        """Give the handler's arguments, after the before-hooks; raises whatever is wrong with them."""
+        if attempt.stop_reason is not None:
+            raise attempt.stop_reason
+        text = attempt.task.payload
+        arguments = attempt.handler.arguments_of({} if text == "{}" else loads(text), attempt.make_context)
+        for hook in self._before:
+            hook(attempt.make_context())
+        return arguments
+
+    def returned(self, attempt: Attempt, result: object) -> Outcome:
+        """Decide about an attempt whose handler returned."""
+        outcome = Completed() if result is None else _completed(result)
+        if self._after:
+            self._run_after(attempt, outcome)
+        return outcome
+
+    def raised(self, attempt: Attempt, error: BaseException) -> Outcome:
+        """Decide about an attempt that ended in an exception, the engine's own reasons included."""
+        if attempt.stop_reason is not None and isinstance(error, asyncio.CancelledError):
+            error = attempt.stop_reason
+        outcome = decide(
+            error,
+            describe(error),
+            attempt=attempt.task.attempt,
+            max_attempts=attempt.max_attempts,
+            policy=attempt.handler.retry,
+            rng=self._rng(),
+        )
+        if self._after:
+            self._run_after(attempt, outcome)
+        return outcome
+
+    def _run_after(self, attempt: Attempt, outcome: Outcome) -> None:
+        for hook in self._after:
+            try:
+                hook(attempt.make_context(), outcome)
+            except Exception as error:  # noqa: BLE001 - the outcome is decided; a hook cannot change it
+                events.LOGGER.error(
+                    "after-hook failed",
+                    exc_info=error,
+                    extra={"pgtasks": {"task_id": attempt.task.id, "task": attempt.task.name}},
+                )
+
+    def _rng(self) -> random.Random:
+        rng: random.Random | None = getattr(self._local, "rng", None)
+        if rng is None:
+            rng = self._local.rng = random.Random(self._seed)
+        return rng
+
+
+def _completed(result: object) -> Completed:
+    """Keep a result, or say why it was not kept: the work is done either way."""
+    if type(result) is int and -(2**63) <= result < 2**63:
+        return Completed(str(result))
+    try:
+        return Completed(dumps(result, root="result", bytes_max=RESULT_BYTES_MAX))
+    except PayloadError as error:
+        note = str(error)
+    except BaseException as error:  # noqa: BLE001 - a result's own code may raise anything while it is encoded
+        note = f"{type(error).__name__}: {text_of(error)}"
+    close = getattr(result, "close", None)
+    if asyncio.iscoroutine(result) and close is not None:
+        close()
+    return Completed(None, storable(f"result not stored: {note}", MESSAGE_CHARACTERS_MAX))
+
+
+def describe(error: BaseException) -> Failure:
+    """Put an exception into words that any text column takes; never raises."""
+    kind = type(error)
+    error_class = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    match error:
+        case TaskTimeout():
+            outcome = "timed_out"
+        case CancelRequested():
+            outcome = "cancelled"
+        case _:
+            outcome = "failed"
+    return Failure(
+        error_class=storable(error_class, 200),
+        message=storable(text_of(error), MESSAGE_CHARACTERS_MAX),
+        traceback=storable(_traceback(error), TRACEBACK_CHARACTERS_MAX),
+        outcome=outcome,  # type: ignore[arg-type]  # mypy widens the literals of a match
+    )
+
+
+def text_of(error: BaseException) -> str:
+    """Give an exception's message; one whose own ``__str__`` fails is named instead."""
+    try:
+        return str(error)
+    except BaseException as second:  # noqa: BLE001 - __str__ is the handler's code
+        return f"<{type(error).__name__} whose message cannot be shown: {type(second).__name__}>"
+
+
+def _traceback(error: BaseException) -> str:
+    if isinstance(error, TaskTimeout | CancelRequested):
+        return ""
+    try:
+        lines = traceback.format_exception(type(error), error, _own_frames_skipped(error.__traceback__), limit=-50)
+        return "".join(lines)
+    except BaseException as second:  # noqa: BLE001 - as above; also RecursionError on endless chains
+        return f"<traceback cannot be shown: {type(second).__name__}>"
+
+
+def _own_frames_skipped(found: TracebackType | None) -> TracebackType | None:
+    """Start at the handler's first frame, if there is one."""
+    here = found
+    while here is not None and here.tb_frame.f_globals.get("__name__", "").startswith("pgtasks.engine"):
+        here = here.tb_next
+    return here or found

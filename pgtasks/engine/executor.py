@@ -1,0 +1,235 @@
+"""From a claimed batch to delivered outcomes: slots, runners, time limits, stops.
+
+All of it runs on the engine's loop; only handlers run elsewhere (``runners``).
+
+An attempt ends in one of three ways. It returns or raises: the runner delivers its outcome.
+It is stopped (timeout, cancellation, lost lease, shutdown): its handler is interrupted and
+delivers an outcome soon. Or it ignores that for ``ABANDON_S``: then it is abandoned. Its
+outcome is decided without it and its later end changes nothing, but its slot stays occupied
+until then, so that the number of running handlers never exceeds the limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from pgtasks import events
+from pgtasks.app import App
+from pgtasks.engine.attempt import Attempt, Judge
+from pgtasks.engine.leases import Leases
+from pgtasks.engine.runners import AsyncRunner, Finished, ThreadRunner
+from pgtasks.engine.slots import Slots
+from pgtasks.errors import LeaseLost, TaskTimeout
+from pgtasks.model import Claimed
+from pgtasks.outcome import CancelRequested, Cancelled, Dead, Lost, Outcome, RetryIn, StopRequested
+
+ABANDON_S = 5.0
+WATCH_S = 0.1
+SLOW_LOOP_S = 1.0
+OnOutcomes = Callable[[Finished], None]
+
+
+class Executor:
+    """Runs claimed tasks and hands their outcomes on."""
+
+    def __init__(self, app: App, slots: Slots, leases: Leases, on_outcomes: OnOutcomes) -> None:
+        self._app, self._slots, self._leases, self._on_outcomes = app, slots, leases, on_outcomes
+        self._engine_loop = asyncio.get_running_loop()
+        self._judge = Judge(app.before_hooks, app.after_hooks)
+        self._async: AsyncRunner | None = None
+        self._threads: ThreadRunner | None = None
+        self._running: dict[int, Attempt] = {}
+        self._stuck: set[Attempt] = set()
+        self._slow_said = False
+        self.slot_freed = asyncio.Event()
+
+    def task_ids(self) -> list[int]:
+        """Give the ids of the running tasks; callable from any thread."""
+        return list(self._running)
+
+    @property
+    def running(self) -> int:
+        """How many attempts have no outcome yet."""
+        return len(self._running)
+
+    @property
+    def stuck(self) -> int:
+        """How many handlers were abandoned and still occupy their slot."""
+        return len(self._stuck)
+
+    def start(self, queue: str, tasks: list[Claimed]) -> None:
+        """Run a claimed batch."""
+        self._slots.take(queue, len(tasks))
+        now = time.monotonic()
+        handlers = self._app.handlers
+        coroutines: list[Attempt] = []
+        functions: list[Attempt] = []
+        for task in tasks:
+            handler = handlers[task.name]
+            attempt = Attempt(task, handler, queue, now)
+            self._running[task.id] = attempt
+            (coroutines if handler.kind == "async" else functions).append(attempt)
+        if coroutines:
+            self._async_runner().submit(coroutines)
+        if functions:
+            self._thread_runner().submit(functions)
+
+    def _async_runner(self) -> AsyncRunner:
+        if self._async is None:
+            self._async = AsyncRunner(self._judge, self._deliver)
+        return self._async
+
+    def _thread_runner(self) -> ThreadRunner:
+        if self._threads is None:
+            self._threads = ThreadRunner(self._judge, self._deliver, self._slots.total)
+        return self._threads
+
+    def _deliver(self, finished: Finished) -> None:
+        """Take outcomes from a runner's thread to the engine's loop."""
+        self._engine_loop.call_soon_threadsafe(self._take, finished)
+
+    def _take(self, finished: Finished) -> None:
+        outcomes: Finished = []
+        for attempt, outcome in finished:
+            self._slots.give_back(attempt.queue)
+            if attempt.abandoned:
+                self._stuck.discard(attempt)
+                events.info("stuck handler ended", **_facts(attempt))
+                continue
+            self._running.pop(attempt.task.id, None)
+            outcomes.append((attempt, outcome))
+            if type(outcome) in _REPORTED:
+                _report(attempt, outcome)
+        self.slot_freed.set()
+        if outcomes:
+            self._on_outcomes(outcomes)
+
+    def _stop(self, attempt: Attempt, reason: BaseException) -> None:
+        if attempt.stop(reason):
+            runner = self._async if attempt.handler.kind == "async" else self._threads
+            if runner is not None:
+                runner.interrupt(attempt)
+
+    def cancel(self, task_id: int) -> None:
+        """Stop a task because somebody cancelled it; nothing happens when it is not running here."""
+        attempt = self._running.get(task_id)
+        if attempt is not None:
+            self._stop(attempt, CancelRequested())
+
+    def lose(self, lease_ids: set[int], why: str) -> None:
+        """Stop the tasks of leases that ended."""
+        lost = [attempt for attempt in self._running.values() if attempt.task.lease_id in lease_ids]
+        fresh = [attempt for attempt in lost if attempt.stop_reason is None]
+        for attempt in fresh:
+            self._stop(attempt, LeaseLost(f"the lease of task {attempt.task.id} ended: {why}"))
+        if fresh:
+            events.warning(
+                "lease lost", why=why, leases=sorted(lease_ids)[:10], tasks=[a.task.id for a in fresh][:10], count=len(fresh)
+            )
+
+    def stop_all(self) -> None:
+        """Stop every running task; each is released unless its handler ends otherwise first."""
+        for attempt in list(self._running.values()):
+            self._stop(attempt, StopRequested())
+
+    def abandon_all(self) -> None:
+        """Decide about everything that still runs, without its handler: the process is about to end."""
+        self._abandon(list(self._running.values()))
+
+    async def watch(self) -> float:
+        """Do one round of the watchdog: time limits, untrusted leases, ignored stops, a blocked loop."""
+        now = time.monotonic()
+        expired = self._leases.expired(now)
+        if expired:
+            self.lose(expired, "it could not be renewed in time")
+        ignored = []
+        for attempt in self._running.values():
+            if attempt.stop_reason is not None:
+                if now - attempt.stopped_at > ABANDON_S:
+                    ignored.append(attempt)
+            elif attempt.deadline is not None and now >= attempt.deadline:
+                limit_s = attempt.deadline - attempt.started
+                self._stop(attempt, TaskTimeout(f"ran longer than its timeout of {limit_s:g} s"))
+        if ignored:
+            self._abandon(ignored)
+        self._watch_loop()
+        return WATCH_S
+
+    def _abandon(self, attempts: list[Attempt]) -> None:
+        outcomes: Finished = []
+        for attempt in attempts:
+            attempt.abandoned = True
+            self._running.pop(attempt.task.id, None)
+            self._stuck.add(attempt)
+            reason = attempt.stop_reason or StopRequested()
+            outcome = self._judge.raised(attempt, reason)
+            outcomes.append((attempt, outcome))
+            events.warning(
+                "handler ignored its stop", **_facts(attempt), reason=type(reason).__name__, stuck=len(self._stuck)
+            )
+            if type(outcome) in _REPORTED:
+                _report(attempt, outcome)
+        if outcomes:
+            self._on_outcomes(outcomes)
+
+    def _watch_loop(self) -> None:
+        """Name the handler that blocks the handlers' loop, once per blockage."""
+        if self._async is None:
+            return
+        blocked_s = self._async.blocked_for_s()
+        if blocked_s < SLOW_LOOP_S:
+            self._slow_said = False
+        elif not self._slow_said:
+            self._slow_said = True
+            culprit = self._async.blocking()
+            events.warning(
+                "handlers' loop is blocked",
+                blocked_s=round(blocked_s, 1),
+                advice="an async handler must await; run blocking code in a def handler",
+                **(_facts(culprit) if culprit else {}),
+            )
+
+    def close(self) -> None:
+        """End the runners."""
+        for runner in (self._async, self._threads):
+            if runner is not None:
+                runner.close()
+
+
+_REPORTED = frozenset({RetryIn, Dead, Cancelled, Lost})
+
+
+def _facts(attempt: Attempt) -> dict[str, object]:
+    task = attempt.task
+    return {"task_id": task.id, "task": task.name, "attempt": task.attempt}
+
+
+def _report(attempt: Attempt, outcome: Outcome) -> None:
+    facts = _facts(attempt)
+    match outcome:
+        case RetryIn():
+            events.warning(
+                "task failed",
+                **facts,
+                error=f"{outcome.failure.error_class}: {_first_line(outcome.failure.message)}",
+                retry_in_s=round(outcome.delay_s, 2),
+            )
+        case Dead():
+            events.error(
+                "task dead",
+                **facts,
+                reason=outcome.reason,
+                error=f"{outcome.failure.error_class}: {_first_line(outcome.failure.message)}",
+            )
+        case Cancelled():
+            events.info("task cancelled", **facts, reason=_first_line(outcome.reason))
+        case Lost():
+            events.info("result dropped, lease lost", **facts)
+        case _:
+            events.debug("task ended", **facts, outcome=type(outcome).__name__)
+
+
+def _first_line(text: str) -> str:
+    return text.splitlines()[0][:300] if text.strip() else ""

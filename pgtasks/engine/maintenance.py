@@ -1,0 +1,73 @@
+"""What every worker does for all, without a leader: sweeping expired leases, tidying up."""
+
+from __future__ import annotations
+
+import random
+
+from pgtasks import events
+from pgtasks.engine.heartbeat import SweepWindow
+from pgtasks.errors import DatabaseError, DatabaseUnavailable
+from pgtasks.store import statements
+from pgtasks.store.link import Link
+
+SWEEP_LEASES_MAX = 50
+PARTITION_DAYS_AHEAD = 3
+TIDY_S = 300.0
+
+
+class Sweeper:
+    """Gives the tasks of expired leases back to the queue."""
+
+    def __init__(self, link: Link, window: SweepWindow, interval_s: float, rng: random.Random) -> None:
+        self._link, self._window, self._interval_s, self._rng = link, window, interval_s, rng
+        self.swept = 0
+
+    async def sweep(self) -> float:
+        """Do one round; says when to come back: at once when there was a full batch."""
+        fresh_until = self._window.fresh_until()
+        if fresh_until is None:
+            return min(self._interval_s, 0.2)
+        swept = await self._link.fetch_one(statements.sweep(fresh_until, limit=SWEEP_LEASES_MAX))
+        if swept is not None and swept.leases:
+            taken = swept.requeued + swept.dead + swept.cancelled
+            self.swept += taken
+            if taken:
+                events.warning(
+                    "expired leases swept",
+                    leases=swept.leases,
+                    requeued=swept.requeued,
+                    dead=swept.dead,
+                    cancelled=swept.cancelled,
+                )
+            if swept.leases >= SWEEP_LEASES_MAX and taken:
+                return 0.0
+        return self._interval_s * (0.8 + 0.2 * self._rng.random())
+
+
+class Tidier:
+    """Creates partitions ahead of time and forgets workers that are long gone."""
+
+    def __init__(self, link: Link, rng: random.Random) -> None:
+        self._link, self._rng = link, rng
+        self._first = True
+
+    async def tidy_later(self) -> float:
+        """Do one round, but not in the first: a worker tidies up before it starts."""
+        if self._first:
+            self._first = False
+            return TIDY_S * (0.8 + 0.4 * self._rng.random())
+        return await self.tidy()
+
+    async def tidy(self) -> float:
+        """Do one round; says when to come back."""
+        try:
+            made = await self._link.fetch_one(statements.create_partitions(PARTITION_DAYS_AHEAD))
+            if made:
+                events.info("partitions created", count=made)
+        except DatabaseUnavailable:
+            raise
+        except DatabaseError as error:
+            # Rows go to the default partition meanwhile; nothing is lost.
+            events.warning("partitions not created", error=str(error).splitlines()[0])
+        await self._link.fetch_all(statements.prune_workers())
+        return TIDY_S * (0.8 + 0.4 * self._rng.random())

@@ -1,0 +1,91 @@
+"""The loop, written once: a service is a function that does one round and says when to come back.
+
+A round that fails is tried again with exponential backoff and full jitter, for ever: no
+trouble with the database, and no bug in one part, ends a part while the worker lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Awaitable, Callable
+
+from pgtasks import events
+from pgtasks.errors import DatabaseUnavailable
+
+BACKOFF_S_MIN = 0.1
+BACKOFF_S_MAX = 5.0
+Round = Callable[[], Awaitable[float]]
+
+
+class Backoff:
+    """The delays between tries of one service: doubling up to a cap, drawn from their upper half."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self.failures = 0
+
+    def next_s(self) -> float:
+        """Count a failure and give the seconds to wait."""
+        bound = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2.0 ** min(self.failures, 16))
+        self.failures += 1
+        return bound * (0.5 + self._rng.random() / 2)
+
+    def reset(self) -> None:
+        """Forget the failures."""
+        self.failures = 0
+
+
+async def repeat(
+    name: str,
+    do_round: Round,
+    *,
+    stop: asyncio.Event,
+    rng: random.Random,
+    wake: asyncio.Event | None = None,
+) -> None:
+    """Run a service's rounds until ``stop`` is set; ``wake`` ends a wait between rounds early."""
+    backoff = Backoff(rng)
+    while not stop.is_set():
+        try:
+            delay_s = await do_round()
+        except Exception as error:  # noqa: BLE001 - a part of the worker must outlive any fault of a round
+            delay_s = backoff.next_s()
+            _report(name, error, backoff.failures, delay_s)
+            await wait_for_any(delay_s, stop)
+            continue
+        if backoff.failures:
+            events.info("part recovered", part=name, failures=backoff.failures)
+            backoff.reset()
+        if delay_s > 0:
+            await wait_for_any(delay_s, stop, *([wake] if wake else []))
+        if wake is not None:
+            wake.clear()
+
+
+def _report(name: str, error: Exception, failures: int, delay_s: float) -> None:
+    """Say the first failure at once, later ones only when their count doubles."""
+    if failures & (failures - 1):
+        return
+    if isinstance(error, DatabaseUnavailable):
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        events.warning("database unavailable", part=name, error=first_line, failures=failures, retry_in_s=round(delay_s, 2))
+    else:
+        events.LOGGER.error(
+            "part failed", exc_info=error, extra={"pgtasks": {"part": name, "failures": failures}}
+        )
+
+
+async def wait_for_any(timeout_s: float, *wanted: asyncio.Event) -> None:
+    """Wait until one of the events is set, or for the timeout."""
+    if any(event.is_set() for event in wanted):
+        return
+    waiters = [asyncio.ensure_future(event.wait()) for event in wanted]
+    try:
+        await asyncio.wait(waiters, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for waiter in waiters:
+            waiter.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.gather(*waiters, return_exceptions=True)

@@ -1,0 +1,166 @@
+"""Where handlers run: ``async def`` on a second event loop, ``def`` in a pool of threads.
+
+Never on the engine's loop: a handler that blocks stops its neighbours, not the heartbeats.
+Attempts come and outcomes go in batches, because waking another thread costs more than
+running a small handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from pgtasks.engine.attempt import Attempt, Judge
+from pgtasks.outcome import Outcome
+
+Finished = list[tuple[Attempt, Outcome]]
+Deliver = Callable[[Finished], None]
+
+
+class Runner(Protocol):
+    """A place where handlers run."""
+
+    def submit(self, batch: list[Attempt]) -> None:
+        """Start these attempts; each outcome is delivered later."""
+
+    def interrupt(self, attempt: Attempt) -> None:
+        """Interrupt a running attempt whose stop reason is set, where that is possible."""
+
+    def close(self) -> None:
+        """Stop taking attempts; what still runs is left to its thread."""
+
+
+class AsyncRunner:
+    """Runs ``async def`` handlers on an event loop in a thread of its own."""
+
+    def __init__(self, judge: Judge, deliver: Deliver, at_end: Callable[[], object] | None = None) -> None:
+        self._judge, self._deliver, self._at_end = judge, deliver, at_end
+        self._finished: Finished = []
+        # The loop itself keeps only weak references to its tasks.
+        self._tasks: dict[Attempt, asyncio.Task[None]] = {}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run_loop, name="pgtasks-handlers", daemon=True)
+        self._thread.start()
+        self._echo_at = time.monotonic()
+        self._asked_at = self._echo_at
+
+    def submit(self, batch: list[Attempt]) -> None:
+        """Start these attempts on the loop."""
+        self._loop.call_soon_threadsafe(self._start, batch)
+
+    def blocked_for_s(self) -> float:
+        """Tell for how long the loop has not answered; asks it anew each time."""
+        if self._echo_at < self._asked_at:
+            return time.monotonic() - self._asked_at
+        self._asked_at = time.monotonic()
+        self._loop.call_soon_threadsafe(self._echo)
+        return 0.0
+
+    def blocking(self) -> Attempt | None:
+        """Give the attempt whose handler runs on the loop at this moment."""
+        current = asyncio.current_task(self._loop)
+        return next((attempt for attempt, task in list(self._tasks.items()) if task is current), None)
+
+    def interrupt(self, attempt: Attempt) -> None:
+        """Cancel the handler's task."""
+        self._loop.call_soon_threadsafe(self._cancel, attempt)
+
+    def _cancel(self, attempt: Attempt) -> None:
+        task = self._tasks.get(attempt)
+        if task is not None:
+            task.cancel()
+
+    def close(self) -> None:
+        """Stop the loop, unless a handler blocks it."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=0.5)
+
+    def _echo(self) -> None:
+        self._echo_at = time.monotonic()
+
+    def _run_loop(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _start(self, batch: list[Attempt]) -> None:
+        create, tasks = self._loop.create_task, self._tasks
+        for attempt in batch:
+            tasks[attempt] = create(self._run(attempt))
+
+    async def _run(self, attempt: Attempt) -> None:
+        """Run one attempt; whatever its handler raises ends here, or it would end the loop."""
+        try:
+            result = await attempt.handler.function(**self._judge.arguments(attempt))
+        except BaseException as error:  # noqa: BLE001 - SystemExit or KeyboardInterrupt would stop the loop
+            outcome = self._judge.raised(attempt, error)
+        else:
+            outcome = self._judge.returned(attempt, result)
+        del self._tasks[attempt]
+        if not self._finished:
+            self._loop.call_soon(self._hand_over)
+        self._finished.append((attempt, outcome))
+
+    def _hand_over(self) -> None:
+        finished, self._finished = self._finished, []
+        self._deliver(finished)
+
+
+class ThreadRunner:
+    """Runs ``def`` handlers in up to ``threads_max`` daemon threads, made when needed."""
+
+    def __init__(self, judge: Judge, deliver: Deliver, threads_max: int) -> None:
+        self._judge, self._deliver, self._threads_max = judge, deliver, threads_max
+        self._inbox: queue.SimpleQueue[Attempt | None] = queue.SimpleQueue()
+        self._finished: deque[tuple[Attempt, Outcome]] = deque()
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._threads = 0
+
+    def submit(self, batch: list[Attempt]) -> None:
+        """Queue these attempts, with as many threads as it takes to start them at once."""
+        with self._lock:
+            missing = min(len(batch) - self._idle, self._threads_max - self._threads)
+            self._threads += max(0, missing)
+            # Spoken for: a thread counts as idle again only after its next attempt.
+            self._idle = max(0, self._idle - len(batch))
+        for attempt in batch:
+            self._inbox.put(attempt)
+        for _ in range(missing):
+            threading.Thread(target=self._work, name="pgtasks-handler", daemon=True).start()
+
+    def interrupt(self, attempt: Attempt) -> None:
+        """Do nothing: a thread cannot be interrupted; its handler may ask ``Context.cancelled``."""
+
+    def close(self) -> None:
+        """Let idle threads end."""
+        for _ in range(self._threads):
+            self._inbox.put(None)
+
+    def _work(self) -> None:
+        while (attempt := self._inbox.get()) is not None:
+            outcome = self._run(attempt)
+            with self._lock:
+                self._idle += 1
+                first = not self._finished
+                self._finished.append((attempt, outcome))
+            if first:
+                self._hand_over()
+
+    def _run(self, attempt: Attempt) -> Outcome:
+        try:
+            result = attempt.handler.function(**self._judge.arguments(attempt))
+        except BaseException as error:  # noqa: BLE001 - SystemExit would end this thread and lose the task
+            return self._judge.raised(attempt, error)
+        return self._judge.returned(attempt, result)
+
+    def _hand_over(self) -> None:
+        with self._lock:
+            finished = list(self._finished)
+            self._finished.clear()
+        if finished:
+            self._deliver(finished)

@@ -1,0 +1,13 @@
+-- Says who keeps a migration from getting its lock.
+--
+-- Parameters: pid, the migration's backend. Returns per blocker: its process id, its name, what
+-- it does, for how many seconds its transaction has been open, and its last statement.
+SELECT
+    a.pid,
+    coalesce(nullif(a.application_name, ''), a.backend_type, '') AS application,
+    coalesce(a.state, 'unknown') AS state,
+    coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8 AS open_s,
+    coalesce(a.query, '') AS query
+FROM unnest(pg_blocking_pids(%(pid)s)) AS b (pid)
+INNER JOIN pg_stat_activity AS a ON b.pid = a.pid
+ORDER BY a.xact_start, a.pid
