@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from pgtasks import schema
 from pgtasks.embedded import FAST_OPTIONS, PrivateServer
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -70,11 +71,8 @@ def start_server() -> Iterator[Server]:
 
 
 def _migrate(dsn: str) -> None:
-    upgrade = (ROOT / "migrations" / "versions" / "0001_initial.up.sql").read_text(encoding="utf-8")
+    schema.migrate(dsn)
     with psycopg.connect(dsn, autocommit=True) as connection:
-        connection.execute("CREATE SCHEMA pgtasks")
-        connection.execute(upgrade.encode())
-        connection.execute("SELECT pgtasks.create_partitions()")
         for table in ("tasks", "leases"):
             connection.execute(f"ALTER SEQUENCE pgtasks.{table}_id_seq RESTART WITH {FIRST_ID}".encode())
 

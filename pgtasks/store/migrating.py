@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import psycopg
 
+from pgtasks.errors import DatabaseError, DatabaseUnavailable
 from pgtasks.store import session
 from pgtasks.store.session import Statement, SyncConnection
 from pgtasks.store.sql_files import sql
 
 # What passes when whoever is in the way has gone: a lock not available, a deadlock.
 _IN_THE_WAY = ("55P03", "40P01")
+_POLL_S = 0.2
+_REPORT_INTERVAL_S = 5.0
+_LOOK_INTERVAL_S = 0.3
+_QUERY_CHARACTERS_MAX = 120
+
+Progress = Callable[[str], None]
 
 
 class LockAttempt(NamedTuple):
@@ -47,10 +58,28 @@ def backend_pid(connection: SyncConnection) -> int:
 
 
 @contextmanager
-def try_lock(connection: SyncConnection) -> Iterator[LockAttempt]:
-    """Try to become the only migrator, for as long as the block runs."""
-    with session.translated(), connection.transaction():
-        yield session.fetch_all(connection, Statement(sql("schema_lock"), {}, LockAttempt))[0]
+def only_migrator(connection: SyncConnection, wait_s: float, report: Progress) -> Iterator[None]:
+    """Run a block as the only migrator of a database; raises DatabaseUnavailable when it cannot.
+
+    The connection is kept in a transaction, whose end gives up the lock, whatever ended it.
+    Polled, because a session that waits for a lock is in the way of CREATE INDEX CONCURRENTLY.
+    """
+    deadline, report_at = time.monotonic() + wait_s, time.monotonic()
+    while True:
+        with session.translated(), connection.transaction():
+            attempt = session.fetch_all(connection, Statement(sql("schema_lock"), {}, LockAttempt))[0]
+            if attempt.taken:
+                yield
+                return
+        if time.monotonic() > deadline:
+            raise DatabaseUnavailable(
+                f"another pgtasks migrate (pid {attempt.holder}) has been at work for {wait_s:g} s; "
+                "look what it waits for, or end it, and run: pgtasks migrate"
+            )
+        if time.monotonic() >= report_at:
+            report(f"waiting for another pgtasks migrate (pid {attempt.holder})")
+            report_at = time.monotonic() + _REPORT_INTERVAL_S
+        time.sleep(random.uniform(_POLL_S / 2, _POLL_S))
 
 
 def blockers(pid: int) -> Statement[Blocker]:
@@ -78,3 +107,46 @@ def translated(dsn: str) -> Iterator[None]:
         if isinstance(cause, psycopg.Error):
             raise session.translate(cause, dsn) from error
         raise
+
+
+class Watcher:
+    """Finds out, in a thread and over its own connection, who blocks a migration."""
+
+    def __init__(self, dsn: str, pooler: str) -> None:
+        self.pid: int | None = None
+        self._dsn, self._pooler = dsn, pooler
+        self._seen: list[Blocker] = []
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="pgtasks-migrate-watcher", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        if self._done.wait(_LOOK_INTERVAL_S):
+            return
+        try:
+            with session.connect(self._dsn, "migrate", pooler=self._pooler) as connection:
+                while not self._done.wait(_LOOK_INTERVAL_S):
+                    if self.pid is not None:
+                        self._seen = session.fetch_all(connection, blockers(self.pid)) or self._seen
+        except DatabaseError:
+            return  # Only the message gets poorer.
+
+    def blame(self) -> str:
+        """Describe who was in the way, as far as it is known."""
+        if not self._seen:
+            return "another session holds a lock on what it changes"
+        one = self._seen[0]
+        query = "".join(character if character.isprintable() else " " for character in one.query)
+        return (
+            f"pid {one.pid} ({one.application}) is in the way: {one.state}, transaction open for {one.open_s:.0f} s, "
+            f"last statement: {' '.join(query.split())[:_QUERY_CHARACTERS_MAX]}"
+        )
