@@ -160,7 +160,7 @@ class App:
         retry: Retry | None = None,
         max_attempts: int | None = None,
         timeout: Timeout | _Unset = UNSET,
-    ) -> Any:
+    ) -> Any:  # what the overloads say
         """Register a function as the handler of a task name (its own name, unless given).
 
         ``max_attempts`` is short for ``retry=Retry(max_attempts=…)``. Raises ConfigError.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import psycopg
 
-from pgtasks.errors import DatabaseError, DatabaseUnavailable
+from pgtasks.errors import DatabaseError
 from pgtasks.store import session
 from pgtasks.store.session import Statement, SyncConnection
 from pgtasks.store.sql_files import sql
@@ -59,7 +59,7 @@ def backend_pid(connection: SyncConnection) -> int:
 
 @contextmanager
 def only_migrator(connection: SyncConnection, wait_s: float, report: Progress) -> Iterator[None]:
-    """Run a block as the only migrator of a database; raises DatabaseUnavailable when it cannot.
+    """Run a block as the only migrator of a database; raises DatabaseError when it cannot.
 
     The connection is kept in a transaction, whose end gives up the lock, whatever ended it.
     Polled, because a session that waits for a lock is in the way of CREATE INDEX CONCURRENTLY.
@@ -72,7 +72,7 @@ def only_migrator(connection: SyncConnection, wait_s: float, report: Progress) -
                 yield
                 return
         if time.monotonic() > deadline:
-            raise DatabaseUnavailable(
+            raise DatabaseError(
                 f"another pgtasks migrate (pid {attempt.holder}) has been at work for {wait_s:g} s; "
                 "look what it waits for, or end it, and run: pgtasks migrate"
             )

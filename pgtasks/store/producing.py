@@ -25,9 +25,7 @@ from pgtasks.store.session import (
     Statement,
     SyncConnection,
     afetch_all,
-    afetch_one,
     fetch_all,
-    fetch_one,
     translated,
 )
 from pgtasks.store.sql_files import sql
@@ -106,7 +104,7 @@ def enqueue_many(connection: SyncConnection, tasks: Iterable[NewTask], on_confli
                         copy.write_row(row)
                 totals = Counts(totals.created + len(plain), totals.existing)
             if keyed:
-                totals = _add(totals, fetch_one(connection, enqueue_keyed(keyed, on_conflict)))
+                totals = _add(totals, fetch_all(connection, enqueue_keyed(keyed, on_conflict))[0])
     return EnqueuedMany(*totals)
 
 
@@ -126,7 +124,7 @@ async def aenqueue_many(
                             await copy.write_row(row)
                     totals = Counts(totals.created + len(plain), totals.existing)
                 if keyed:
-                    totals = _add(totals, await afetch_one(connection, enqueue_keyed(keyed, on_conflict)))
+                    totals = _add(totals, (await afetch_all(connection, enqueue_keyed(keyed, on_conflict)))[0])
     return EnqueuedMany(*totals)
 
 
@@ -155,8 +153,8 @@ def _rows(tasks: list[NewTask], now: datetime) -> Iterator[tuple[Any, ...]]:
         )
 
 
-def _add(totals: Counts, more: Counts | None) -> Counts:
-    return totals if more is None else Counts(totals.created + more.created, totals.existing + more.existing)
+def _add(totals: Counts, more: Counts) -> Counts:
+    return Counts(totals.created + more.created, totals.existing + more.existing)
 
 
 class Pools:

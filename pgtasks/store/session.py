@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.rows import RowFactory, args_row
+from psycopg.rows import args_row
 
 from pgtasks.errors import DatabaseError, DatabaseUnavailable, SchemaMissing
 from pgtasks.store import conninfo
@@ -86,7 +86,7 @@ def _prepare_for(connection: SyncConnection | AsyncConnection, pooler: str) -> N
 
 def fetch_all(connection: SyncConnection, statement: Statement[R]) -> list[R]:
     """Run a statement and read all its rows; an empty list when it returns none."""
-    with translated(), connection.cursor(binary=True, row_factory=_factory(statement)) as cursor:
+    with translated(), connection.cursor(binary=True, row_factory=args_row(statement.row)) as cursor:
         cursor.execute(statement.sql, statement.params)
         return cursor.fetchall() if cursor.description else []
 
@@ -94,7 +94,7 @@ def fetch_all(connection: SyncConnection, statement: Statement[R]) -> list[R]:
 async def afetch_all(connection: AsyncConnection, statement: Statement[R]) -> list[R]:
     """Run a statement and read all its rows; an empty list when it returns none."""
     with translated():
-        async with connection.cursor(binary=True, row_factory=_factory(statement)) as cursor:
+        async with connection.cursor(binary=True, row_factory=args_row(statement.row)) as cursor:
             await cursor.execute(statement.sql, statement.params)
             return await cursor.fetchall() if cursor.description else []
 
@@ -109,10 +109,6 @@ async def afetch_one(connection: AsyncConnection, statement: Statement[R]) -> R 
     """Run a statement and read its first row, None without one."""
     rows = await afetch_all(connection, statement)
     return rows[0] if rows else None
-
-
-def _factory(statement: Statement[R]) -> RowFactory[R]:
-    return args_row(statement.row)
 
 
 @contextmanager
@@ -136,8 +132,6 @@ def translate(error: psycopg.Error, dsn: str = "") -> Exception:
         return DatabaseUnavailable(message, sqlstate=state)
     if isinstance(error, psycopg.InterfaceError):
         return DatabaseUnavailable(message, sqlstate=state)
-    if state is None and isinstance(error, psycopg.OperationalError):
-        return DatabaseUnavailable(f"{conninfo.server_of(dsn)}: {message}" if dsn else message)
     return DatabaseError(message, sqlstate=state)
 
 
