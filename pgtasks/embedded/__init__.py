@@ -6,7 +6,7 @@ socket, run as an ordinary user even when root asks for them, and never outlive 
 """
 
 from pgtasks.embedded.binaries import Binaries, find_binaries, is_available
-from pgtasks.embedded.client import Lease, is_running, open_server, stop_server
+from pgtasks.embedded.client import LINGER_S, Lease, is_running, open_server, stop_server
 from pgtasks.embedded.cluster import DATABASE, ROLE
 from pgtasks.embedded.errors import (
     BinariesMissingError,
@@ -23,6 +23,7 @@ from pgtasks.embedded.state import RunningServer
 __all__ = [
     "DATABASE",
     "FAST_OPTIONS",
+    "LINGER_S",
     "ROLE",
     "Binaries",
     "BinariesMissingError",

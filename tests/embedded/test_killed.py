@@ -58,6 +58,7 @@ def test_the_next_client_replaces_a_killed_supervisor(state_dir: Path, bindir: P
         with psycopg.connect(old.dsn) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 42 AS value")
         os.kill(old.server.supervisor_pid, signal.SIGKILL)
+        wait_until(lambda: not alive(old.server.supervisor_pid))
         with embedded.open_server(state_dir, bindir=bindir, linger_s=0) as new:
             assert new.started
             assert new.server.server_pid != old.server.server_pid
