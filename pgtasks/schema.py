@@ -194,8 +194,9 @@ def migrate(
 ) -> Migrated:
     """Bring the schema up to a revision; any number of processes may do so at once.
 
-    ``on_progress`` gets one line per step. Raises DatabaseUnavailable (unreachable, read-only, or
-    somebody held a lock for all of the waiting time), DatabaseError, SchemaTooNew or ConfigError.
+    ``on_progress`` gets one line per step. Raises DatabaseUnavailable (unreachable or
+    read-only), DatabaseError (refused, or somebody held a lock for all of the waiting time),
+    SchemaTooNew or ConfigError.
     """
     wanted = _resolve(target)
     report = on_progress or _say_nothing
@@ -267,7 +268,7 @@ class _Step:
                     if not migrating.is_in_the_way(error):
                         raise
                     if time.monotonic() > deadline:
-                        raise DatabaseUnavailable(
+                        raise DatabaseError(
                             f"migrating to {self.target} got no lock within {wait_s:g} s, {watcher.blame()}; "
                             "end that session or wait for it, and run: pgtasks migrate",
                             sqlstate=error.sqlstate,
