@@ -182,11 +182,13 @@ class Claimer:
         state = await self._bell.fall_asleep()
         if state in {Sleep.IN_FLIGHT, Sleep.DEAF}:
             return self._bell.poll_s(state)
+        # Before the claim, not after it: a task that falls due in between is claimed or slept to.
+        wake_at = await self._next_due()
         found, _ = await self._claim(from_head=True)
         if found:
             self._found_at = time.monotonic()
         elif not self._stop.is_set():
-            await self._doze_until_bell(state)
+            await self._doze_until_bell(state, wake_at)
         release = asyncio.ensure_future(self._bell.wake_up())
         try:
             # The claim goes first: the bell may be held a moment longer, a task need not wait.
@@ -198,12 +200,13 @@ class Claimer:
             await release
         return 0.0 if found else POLL_S
 
-    async def _doze_until_bell(self, state: Sleep) -> None:
+    async def _next_due(self) -> float:
+        """Say when (monotonic) to look again: at the next due time, or at the safety poll."""
         due_in_s = await self._link.fetch_one(statements.due_in(self._slots.queues))
         sleep_s = self._settings.safety_poll_s * (0.75 + self._rng.random() / 4)
-        if due_in_s is not None:
-            sleep_s = min(sleep_s, max(0.001, due_in_s))
-        until = time.monotonic() + sleep_s
+        return time.monotonic() + (sleep_s if due_in_s is None else min(sleep_s, max(0.001, due_in_s)))
+
+    async def _doze_until_bell(self, state: Sleep, until: float) -> None:
         while (left_s := until - time.monotonic()) > 0 and not self._stop.is_set() and not self._bell.rung.is_set():
             self.progress_at = time.monotonic()
             if state is Sleep.ARMED:
