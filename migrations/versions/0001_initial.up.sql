@@ -68,7 +68,7 @@ CREATE TABLE pgtasks.leases (
     id bigint GENERATED ALWAYS AS IDENTITY,
     worker_id uuid NOT NULL,
     expires_at timestamptz NOT NULL,
-    task_ids bigint [] NOT NULL,
+    task_ids bigint[] NOT NULL,
     CONSTRAINT leases_pkey PRIMARY KEY (id)
 ) WITH (
     fillfactor = 50,
@@ -158,8 +158,8 @@ CREATE INDEX dead_letters_queue ON pgtasks.dead_letters (queue, finished_at);
 CREATE TABLE pgtasks.workers (
     id uuid NOT NULL,
     name text NOT NULL,
-    queues text [] NOT NULL,
-    names text [] NOT NULL,
+    queues text[] NOT NULL,
+    names text[] NOT NULL,
     slots integer NOT NULL,
     busy integer NOT NULL DEFAULT 0,
     draining boolean NOT NULL DEFAULT false,
@@ -779,7 +779,8 @@ LEFT JOIN LATERAL (
         count(*) FILTER (
             WHERE t.state = 'queued' AND t.attempt = 0 AND t.run_at <= statement_timestamp()
         ) AS queued
-    FROM pgtasks.tasks AS t TABLESAMPLE SYSTEM (sample.percentage)
+    -- The linter knows TABLESAMPLE only before an alias, where PostgreSQL does not take it.
+    FROM pgtasks.tasks AS t TABLESAMPLE SYSTEM (sample.percentage) -- noqa: PRS
     WHERE t.queue = n.queue AND c.total > 100000
 ) AS s ON c.total > 100000
 LEFT JOIN LATERAL (

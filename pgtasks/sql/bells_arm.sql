@@ -17,6 +17,6 @@ FROM (
     SELECT
         q.queue,
         pg_try_advisory_lock(hashtextextended(q.queue, 7074617)) AS armed
-    FROM unnest(%(queues)s::text [] COLLATE "C") AS q (queue)
+    FROM unnest(%(queues)s::text[] COLLATE "C") AS q (queue)
     OFFSET 0
 ) AS b

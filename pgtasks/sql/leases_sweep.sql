@@ -98,7 +98,8 @@ recorded AS (
     )
     SELECT
         h.id, h.attempt, h.lease_id, h.worker_id, 'worker_lost', 'WorkerLost',
-        'the worker died, was cut off or stalled: its lease expired at ' || to_char(h.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+        'the worker died, was cut off or stalled: its lease expired at '
+        || to_char(h.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
         h.queue, h.name, h.claimed_at
     FROM held AS h
 ),

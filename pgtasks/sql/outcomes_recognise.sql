@@ -4,7 +4,7 @@
 -- Parameters: ids and lease_ids (arrays of one length). Returns the ids.
 -- Index: history_id, attempts_task_id, dead_letters_pkey; a lease id is never used twice.
 SELECT f.id
-FROM unnest(%(ids)s::bigint [], %(lease_ids)s::bigint []) AS f (id, lease_id)
+FROM unnest(%(ids)s::bigint[], %(lease_ids)s::bigint[]) AS f (id, lease_id)
 WHERE EXISTS (SELECT FROM pgtasks.history AS h WHERE h.id = f.id AND h.lease_id = f.lease_id)
     OR EXISTS (
         SELECT FROM pgtasks.attempts AS a

@@ -6,7 +6,7 @@ SELECT
     a.pid,
     coalesce(nullif(a.application_name, ''), a.backend_type, '') AS application,
     coalesce(a.state, 'unknown') AS state,
-    coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0)::float8 AS open_s,
+    coalesce(extract(EPOCH FROM clock_timestamp() - a.xact_start), 0)::float8 AS open_s,
     coalesce(a.query, '') AS query
 FROM unnest(pg_blocking_pids(%(pid)s)) AS b (pid)
 INNER JOIN pg_stat_activity AS a ON b.pid = a.pid

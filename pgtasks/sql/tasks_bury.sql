@@ -10,8 +10,8 @@
 WITH dead AS (
     DELETE FROM pgtasks.tasks AS t
     USING unnest(
-        %(ids)s::bigint [], %(lease_ids)s::bigint [], %(reasons)s::text [], %(outcomes)s::text [],
-        %(error_classes)s::text [], %(errors)s::text [], %(tracebacks)s::text []
+        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(reasons)s::text[], %(outcomes)s::text[],
+        %(error_classes)s::text[], %(errors)s::text[], %(tracebacks)s::text[]
     ) AS f (id, lease_id, reason, outcome, error_class, error, traceback)
     WHERE t.id = f.id AND t.lease_id = f.lease_id
     RETURNING t.*, f.reason, f.outcome, f.error_class, f.error, f.traceback
@@ -46,8 +46,8 @@ recorded AS (
 
 emptied AS (
     DELETE FROM pgtasks.leases AS l
-    WHERE l.id = ANY(%(emptied)s::bigint []) AND l.worker_id = %(worker_id)s::uuid
+    WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
 )
 
-SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint []) THEN coalesce(array_agg(d.id), '{}') END AS moved
+SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint[]) THEN coalesce(array_agg(d.id), '{}') END AS moved
 FROM dead AS d

@@ -6,7 +6,7 @@
 -- Index: tasks_pkey, one probe per task. Fencing and lock order as in tasks_complete.sql.
 WITH done AS (
     DELETE FROM pgtasks.tasks AS t
-    USING unnest(%(ids)s::bigint [], %(lease_ids)s::bigint [], %(reasons)s::text []) AS f (id, lease_id, reason)
+    USING unnest(%(ids)s::bigint[], %(lease_ids)s::bigint[], %(reasons)s::text[]) AS f (id, lease_id, reason)
     WHERE t.id = f.id AND t.lease_id = f.lease_id
     RETURNING t.*, f.reason
 ),
@@ -33,8 +33,8 @@ recorded AS (
 
 emptied AS (
     DELETE FROM pgtasks.leases AS l
-    WHERE l.id = ANY(%(emptied)s::bigint []) AND l.worker_id = %(worker_id)s::uuid
+    WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
 )
 
-SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint []) THEN coalesce(array_agg(d.id), '{}') END AS moved
+SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint[]) THEN coalesce(array_agg(d.id), '{}') END AS moved
 FROM done AS d

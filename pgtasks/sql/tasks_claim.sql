@@ -17,7 +17,7 @@
 WITH due AS MATERIALIZED (
     SELECT pick.id
     FROM unnest(
-        %(priorities)s::smallint [], %(run_ats)s::timestamptz [], %(ids)s::bigint []
+        %(priorities)s::smallint[], %(run_ats)s::timestamptz[], %(ids)s::bigint[]
     ) AS lane (priority, run_at, id)
     CROSS JOIN LATERAL (
         SELECT t.id
@@ -27,7 +27,7 @@ WITH due AS MATERIALIZED (
             AND (t.run_at, t.id) > (lane.run_at, lane.id)
             AND t.run_at <= statement_timestamp()
             AND t.state = 'queued'
-            AND t.name = ANY(%(names)s::text [])
+            AND t.name = ANY(%(names)s::text[])
         ORDER BY t.run_at, t.id
         LIMIT %(limit)s
         FOR NO KEY UPDATE OF t SKIP LOCKED

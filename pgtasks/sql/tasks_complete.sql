@@ -16,7 +16,7 @@
 WITH done AS (
     DELETE FROM pgtasks.tasks AS t
     USING unnest(
-        %(ids)s::bigint [], %(lease_ids)s::bigint [], %(results)s::text [], %(notes)s::text []
+        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(results)s::text[], %(notes)s::text[]
     ) AS f (id, lease_id, result, note)
     WHERE t.id = f.id AND t.lease_id = f.lease_id
     RETURNING
@@ -37,8 +37,8 @@ kept AS (
 
 emptied AS (
     DELETE FROM pgtasks.leases AS l
-    WHERE l.id = ANY(%(emptied)s::bigint []) AND l.worker_id = %(worker_id)s::uuid
+    WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
 )
 
-SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint []) THEN coalesce(array_agg(d.id), '{}') END AS moved
+SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint[]) THEN coalesce(array_agg(d.id), '{}') END AS moved
 FROM done AS d

@@ -11,7 +11,7 @@ WITH RECURSIVE lane (queue, priority) AS (
                 SELECT t.priority FROM pgtasks.tasks AS t
                 WHERE t.queue = q.queue ORDER BY t.priority DESC LIMIT 1
             ) AS priority
-        FROM unnest(%(queues)s::text []) AS q (queue)
+        FROM unnest(%(queues)s::text[]) AS q (queue)
     )
     UNION ALL
     SELECT

@@ -10,7 +10,7 @@
 WITH mine AS MATERIALIZED (
     SELECT t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, f.delay_s, t.queue
     FROM unnest(
-        %(ids)s::bigint [], %(lease_ids)s::bigint [], %(delays)s::double precision []
+        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(delays)s::double precision[]
     ) AS f (id, lease_id, delay_s)
     INNER JOIN pgtasks.tasks AS t ON f.id = t.id AND f.lease_id = t.lease_id
     ORDER BY t.id
@@ -49,13 +49,13 @@ kept AS (
 
 emptied AS (
     DELETE FROM pgtasks.leases AS l
-    WHERE l.id = ANY(%(emptied)s::bigint []) AND l.worker_id = %(worker_id)s::uuid
+    WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
 ),
 
 rung AS (
     SELECT count(pgtasks.ring(q.queue)) AS bells FROM (SELECT DISTINCT m.queue FROM mine AS m) AS q
 )
 
-SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint []) THEN coalesce(array_agg(m.id), '{}') END AS moved
+SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint[]) THEN coalesce(array_agg(m.id), '{}') END AS moved
 FROM mine AS m
 WHERE (SELECT r.bells FROM rung AS r) IS NOT NULL

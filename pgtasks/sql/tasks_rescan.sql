@@ -31,7 +31,7 @@ due AS MATERIALIZED (
             AND t.priority = lane.priority
             AND t.run_at <= statement_timestamp()
             AND t.state = 'queued'
-            AND t.name = ANY(%(names)s::text [])
+            AND t.name = ANY(%(names)s::text[])
         ORDER BY t.run_at, t.id
         LIMIT %(limit)s
         FOR NO KEY UPDATE OF t SKIP LOCKED

@@ -14,8 +14,8 @@ WITH mine AS MATERIALIZED (
         t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, f.lease_id, f.delay_s, f.outcome, f.error_class,
         f.error, f.traceback, t.attempt, t.queue, t.name, t.claimed_at
     FROM unnest(
-        %(ids)s::bigint [], %(lease_ids)s::bigint [], %(delays)s::double precision [], %(outcomes)s::text [],
-        %(error_classes)s::text [], %(errors)s::text [], %(tracebacks)s::text []
+        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(delays)s::double precision[], %(outcomes)s::text[],
+        %(error_classes)s::text[], %(errors)s::text[], %(tracebacks)s::text[]
     ) AS f (id, lease_id, delay_s, outcome, error_class, error, traceback)
     INNER JOIN pgtasks.tasks AS t ON f.id = t.id AND f.lease_id = t.lease_id
     ORDER BY t.id
@@ -63,13 +63,13 @@ recorded AS (
 
 emptied AS (
     DELETE FROM pgtasks.leases AS l
-    WHERE l.id = ANY(%(emptied)s::bigint []) AND l.worker_id = %(worker_id)s::uuid
+    WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
 ),
 
 rung AS (
     SELECT count(pgtasks.ring(q.queue)) AS bells FROM (SELECT DISTINCT m.queue FROM mine AS m) AS q
 )
 
-SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint []) THEN coalesce(array_agg(m.id), '{}') END AS moved
+SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint[]) THEN coalesce(array_agg(m.id), '{}') END AS moved
 FROM mine AS m
 WHERE (SELECT r.bells FROM rung AS r) IS NOT NULL

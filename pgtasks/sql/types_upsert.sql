@@ -12,8 +12,8 @@ SELECT
     make_interval(secs => n.timeout_s),
     n.retry::jsonb
 FROM unnest(
-    %(names)s::text [], %(queues)s::text [], %(priorities)s::smallint [], %(max_attempts)s::integer [],
-    %(timeouts)s::double precision [], %(retries)s::text []
+    %(names)s::text[], %(queues)s::text[], %(priorities)s::smallint[], %(max_attempts)s::integer[],
+    %(timeouts)s::double precision[], %(retries)s::text[]
 ) AS n (name, queue, priority, max_attempts, timeout_s, retry)
 ORDER BY n.name
 ON CONFLICT (name) DO UPDATE SET

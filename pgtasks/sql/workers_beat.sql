@@ -12,7 +12,7 @@
 WITH mine AS MATERIALIZED (
     SELECT l.id
     FROM pgtasks.leases AS l
-    WHERE l.id = ANY(%(lease_ids)s::bigint []) AND l.worker_id = %(worker_id)s::uuid
+    WHERE l.id = ANY(%(lease_ids)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
     ORDER BY l.id
     FOR NO KEY UPDATE
 ),
@@ -37,8 +37,8 @@ SELECT
     coalesce((SELECT array_agg(r.id) FROM renewed AS r), '{}') AS kept,
     coalesce((
         SELECT array_agg(t.id) FROM pgtasks.tasks AS t
-        WHERE t.id = ANY(%(task_ids)s::bigint [])
-            AND t.lease_id = ANY(%(lease_ids)s::bigint [])
+        WHERE t.id = ANY(%(task_ids)s::bigint[])
+            AND t.lease_id = ANY(%(lease_ids)s::bigint[])
             AND t.cancel_requested_at IS NOT NULL
     ), '{}') AS cancelled,
-    EXISTS (SELECT FROM seen) AS registered
+    EXISTS(SELECT 1 FROM seen) AS registered
