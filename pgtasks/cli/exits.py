@@ -1,0 +1,127 @@
+"""The one place that turns what went wrong into a message and an exit code.
+
+===  ==========================================================================
+0    it worked
+1    it did not, for a reason that is no mistake in the command
+2    usage: an option, an argument, a setting or a payload is wrong
+3    what was named is not there
+4    the database cannot be reached
+5    the schema is missing, outdated or too new
+130  interrupted
+===  ==========================================================================
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from pgtasks import errors
+from pgtasks.cli.escape import escape
+from pgtasks.store import conninfo
+
+OK, FAILURE, USAGE, NOT_FOUND, UNREACHABLE, SCHEMA, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+
+# The first that fits counts.
+_CODES: tuple[tuple[type[BaseException], int], ...] = (
+    (errors.UniqueConflict, FAILURE),
+    (errors.ConfigError, USAGE),
+    (errors.EnqueueError, USAGE),
+    (errors.NotFound, NOT_FOUND),
+    (errors.SchemaError, SCHEMA),
+    (errors.DatabaseUnavailable, UNREACHABLE),
+    (KeyboardInterrupt, INTERRUPTED),
+)
+_ADVICE = {
+    UNREACHABLE: "check that PostgreSQL runs there, and PGTASKS_DSN or --dsn",
+}
+
+
+def report(error: BaseException, argv: Sequence[str]) -> int:
+    """Tell a person, or with --json a program, on standard error what happened; give the exit code."""
+    if isinstance(error, OSError) and error.errno == errno.EPIPE:
+        _give_up_output()
+        return FAILURE
+    code, message = code_of(error), message_of(error)
+    if code == INTERRUPTED or not message:
+        return code
+    message = without_passwords(message, argv)
+    if "--debug" in argv:
+        sys.stderr.write(_traceback(error, argv))
+    if "--json" in argv:
+        from pgtasks.cli.output import json_text
+
+        sys.stderr.write(json_text({"error": {"message": message, "exit_code": code}}) + "\n")
+    else:
+        lines = escape(message, keep_newlines=True).splitlines()
+        sys.stderr.write("\n  ".join([f"error: {lines[0]}", *lines[1:]]) + "\n")
+    return code
+
+
+def code_of(error: BaseException) -> int:
+    """Give the exit code that an error stands for."""
+    if isinstance(error, typer.Abort):
+        return INTERRUPTED
+    if isinstance(error, typer.TyperException):
+        return int(getattr(error, "exit_code", USAGE))
+    if type(error).__module__.startswith("pgtasks.embedded") and type(error).__name__ != "ServerBusyError":
+        return UNREACHABLE
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILURE)
+
+
+def message_of(error: BaseException) -> str:
+    """Give what happened and the fix."""
+    if isinstance(error, typer.TyperException):
+        return _usage_message(error)
+    message = str(error).strip()
+    if not isinstance(error, errors.PgtasksError):
+        kind = type(error).__name__
+        return f"unexpected {kind}: {message} — this is a bug in pgtasks; `pgtasks --debug …` shows where"
+    advice = _ADVICE.get(code_of(error))
+    if advice is not None and isinstance(error, errors.DatabaseUnavailable):
+        return f"{_brief(message)} — {advice}"
+    return message
+
+
+def without_passwords(text: str, argv: Sequence[str] = ()) -> str:
+    """Take passwords out of a text: those of the DSN in use, and whatever looks like one."""
+    given = [argument.removeprefix("--dsn=") for argument in argv if "://" in argument or "=" in argument]
+    for dsn in (os.environ.get("PGTASKS_DSN", ""), *given):
+        text = conninfo.without_secrets(text, dsn)
+    return re.sub(r"(password\s*=\s*)('(?:[^'\\]|\\.)*'|\S+)", r"\1***", text)
+
+
+def _usage_message(error: typer.TyperException) -> str:
+    if isinstance(error, typer.Exit | typer.Abort):
+        return ""
+    message = str(getattr(error, "format_message", lambda: str(error))()).strip().rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = getattr(context, "command_path", None)
+    # Help that was asked for by naming a group alone is no error to explain.
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return message
+    message = message[:1].lower() + message[1:]
+    return f"{message} — see: {path} --help" if path else message
+
+
+def _brief(message: str) -> str:
+    """Shorten what libpq says when it tries several addresses: one line each is enough."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    kept = [line for line in lines if not line.startswith(("Is the server running", "Multiple connection attempts"))]
+    return "; ".join(dict.fromkeys(kept or lines))
+
+
+def _traceback(error: BaseException, argv: Sequence[str]) -> str:
+    text = "".join(traceback.format_exception(error))
+    return escape(without_passwords(text, argv), keep_newlines=True)
+
+
+def _give_up_output() -> None:
+    """Nobody reads standard output any more: keep Python from complaining about it at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

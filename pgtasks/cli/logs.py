@@ -1,0 +1,98 @@
+"""Log lines of a worker: one per event, as text or JSON, that data cannot forge.
+
+A newline in a task's name would start what looks like another line; control characters are
+therefore written out. The lines of a traceback are indented, and no event begins with a blank.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pgtasks.cli.escape import escape, shortened
+from pgtasks.settings import LogFormat
+
+FIELD_CHARACTERS_MAX = 2000
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "pgtasks"}
+_plain = re.compile(r"[^\s\"'=\\]+")
+
+
+def configure(log_format: LogFormat, level: str) -> None:
+    """Send every log record of this process to standard error in one format."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
+    # A closed standard error must not cost a task.
+    logging.raiseExceptions = False
+    logging.captureWarnings(capture=True)
+    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    # Its debug lines are about event loops, not about tasks.
+    logging.getLogger("asyncio").setLevel(max(logging.INFO, getattr(logging, level.upper())))
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Give a record's own facts: those of an event, and whatever `extra` brought."""
+    extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+    event = getattr(record, "pgtasks", None)
+    return {**extra, **(event if isinstance(event, Mapping) else {})}
+
+
+class TextLines(logging.Formatter):
+    """`2026-11-29T21:00:00.123Z INFO  worker started queues=default,mail`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give a record as one line, with a traceback's lines indented below it."""
+        source = "" if record.name.startswith("pgtasks") else f"{escape(record.name)}: "
+        fields = "".join(f" {escape(key)}={_shown(value)}" for key, value in fields_of(record).items())
+        line = f"{_timestamp(record)} {record.levelname:<5} {source}{escape(record.getMessage())}{fields}"
+        return line + "".join(f"\n  {escape(part)}" for part in _trace(record).splitlines())
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line: ts, level, logger, event, and the event's fields beside them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Give a record as one line of ASCII."""
+        document = {
+            "ts": _timestamp(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": record.getMessage(),
+        }
+        for key, value in fields_of(record).items():
+            document[f"{key}_" if key in document else key] = value
+        trace = _trace(record)
+        if trace:
+            document["traceback"] = trace
+        return _json(document).replace("\x7f", "\\u007f")
+
+
+def _json(document: dict[str, Any]) -> str:
+    try:
+        return json.dumps(document, default=str, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return json.dumps({key: str(value) for key, value in document.items()}, default=str)
+
+
+def _timestamp(record: logging.LogRecord) -> str:
+    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"{seconds}.{int(record.msecs):03d}Z"
+
+
+def _trace(record: logging.LogRecord) -> str:
+    if record.exc_info and not record.exc_text:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+    return record.exc_text or ""
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | tuple | set | frozenset):
+        value = ",".join(map(str, value))
+    text = shortened(escape(value), FIELD_CHARACTERS_MAX)
+    return text if _plain.fullmatch(text) else '"' + text.replace('"', '\\"') + '"'

@@ -1,0 +1,36 @@
+"""Which module holds which command."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+
+import typer
+
+from pgtasks.cli import enqueue, status, tasks, worker
+
+# Groups that come with another part of the package, which may be left out.
+_OPTIONAL_GROUPS = {"db": "db"}
+_OPTIONAL_COMMANDS = {"migrate": ("schema", "migrate"), "demo": ("demo", "demo")}
+
+
+def mount(app: typer.Typer) -> None:
+    """Add every command to the root."""
+    app.command("worker")(worker.worker)
+    app.command("status")(status.status)
+    app.command("enqueue")(enqueue.enqueue)
+    app.add_typer(tasks.commands, name="tasks")
+    for name, (module, function) in _OPTIONAL_COMMANDS.items():
+        if _exists(module):
+            app.command(name)(getattr(_load(module), function))
+    for name, attribute in _OPTIONAL_GROUPS.items():
+        if _exists(name):
+            app.add_typer(getattr(_load(name), attribute), name=name)
+
+
+def _exists(module: str) -> bool:
+    return importlib.util.find_spec(f"pgtasks.cli.{module}") is not None
+
+
+def _load(module: str) -> object:
+    return importlib.import_module(f"pgtasks.cli.{module}")

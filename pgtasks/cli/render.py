@@ -1,0 +1,95 @@
+"""Drawing on the terminal: every text that comes from data passes through `safe`.
+
+rich reads markup in plain strings and lets control sequences through, so cells are always
+`Text` made by `safe`, never strings.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from pgtasks.cli.escape import escape, shortened
+
+CELL_CHARACTERS_MAX = 200
+# A pipe has no width: nothing is cut there but over-long single values.
+PIPE_COLUMNS = 10_000
+
+STATUS_STYLES = {
+    "scheduled": "cyan",
+    "queued": "",
+    "running": "blue",
+    "retrying": "yellow",
+    "completed": "green",
+    "cancelled": "dim",
+    "dead": "red",
+}
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Give the terminal to draw on: plain when it is none, or when NO_COLOR asks for that."""
+    stream = sys.stderr if stderr else sys.stdout
+    plain = bool(os.environ.get("NO_COLOR")) or not stream.isatty()
+    width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPE_COLUMNS
+    return Console(
+        file=stream,
+        width=width,
+        color_system=None if plain else "auto",
+        force_terminal=stream.isatty(),
+        markup=False,
+        highlight=False,
+        emoji=False,
+        soft_wrap=False,
+    )
+
+
+def safe(value: object, style: str = "", *, characters_max: int = CELL_CHARACTERS_MAX) -> Text:
+    """Give text that came from data as it may be shown: escaped, cut when it is long, - for None."""
+    if value is None:
+        return Text("-", style="dim")
+    return Text(shortened(escape(value), characters_max), style=style)
+
+
+def safe_block(value: object, style: str = "", *, characters_max: int) -> Text:
+    """Do the same for text of several lines, such as a traceback, which keeps its lines."""
+    return Text(shortened(escape(value, keep_newlines=True), characters_max), style=style)
+
+
+def status(value: str) -> Text:
+    """Give a task's status in its colour."""
+    return safe(value, STATUS_STYLES.get(value, ""))
+
+
+def table(columns: Sequence[tuple[str, Literal["left", "right"]]], *, flexible: Iterable[str] = ()) -> Table:
+    """Make a table; only flexible columns give way where the terminal is narrow, cut with …."""
+    made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+    shrinking = set(flexible)
+    for name, justify in columns:
+        bends = name in shrinking
+        made.add_column(
+            name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=8 if bends else len(name), ratio=None
+        )
+    return made
+
+
+def facts(pairs: Iterable[tuple[Text | str, Text | str]]) -> Table:
+    """Make a list of names and values, one per line."""
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    made.add_column("name", style="bold", no_wrap=True)
+    made.add_column("value", overflow="fold")
+    for name, value in pairs:
+        made.add_row(*(part if isinstance(part, Text) else Text(part) for part in (name, value)))
+    return made
+
+
+def moment(value: datetime | None) -> str:
+    """Give a moment in UTC, to the second."""
+    return "-" if value is None else value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")

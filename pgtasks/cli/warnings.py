@@ -1,0 +1,151 @@
+"""What `status` warns about, and what to do about each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from pgtasks.cli.amounts import age, number
+from pgtasks.store.overview import Overview
+
+NAMES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Warned:
+    """One warning: its kind and facts for programs, its message for people."""
+
+    kind: str
+    message: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Give it as an object of a JSON document."""
+        return {"kind": self.kind, "message": self.message, **self.facts}
+
+
+def warnings_of(overview: Overview) -> list[Warned]:
+    """Give everything that deserves a look, the most urgent kinds first."""
+    return [
+        *_lost_workers(overview),
+        *_unserved_queues(overview),
+        *_unknown_names(overview),
+        *_paused_queues(overview),
+        *_old_transactions(overview),
+        *_missing_partitions(overview),
+    ]
+
+
+def _lost_workers(overview: Overview) -> Iterator[Warned]:
+    now = overview.server.now
+    for row in overview.lost:
+        name = row.name or str(row.worker_id)
+        seen = "" if row.last_seen_at is None else f", last seen {age((now - row.last_seen_at).total_seconds())} ago"
+        yield Warned(
+            "expired_leases",
+            f"worker {name}{seen}: {_count(row.leases, 'lease')} expired, holding {_count(row.tasks, 'task')} — "
+            "a live worker takes them back within its sweep interval; start one if none runs",
+            {
+                "worker_id": row.worker_id,
+                "worker": row.name,
+                "leases": row.leases,
+                "tasks": row.tasks,
+                "last_seen_at": row.last_seen_at,
+            },
+        )
+
+
+def _unserved_queues(overview: Overview) -> Iterator[Warned]:
+    for queue in overview.queues:
+        if queue.workers or queue.oldest_waiting_since is None:
+            continue
+        waited = (overview.server.now - queue.oldest_waiting_since) / timedelta(seconds=1)
+        yield Warned(
+            "unserved_queue",
+            f"queue {queue.queue}: tasks wait (the oldest for {age(waited)}) and no live worker serves it — "
+            f"start one: pgtasks worker MODULE:APP -q {queue.queue}",
+            {"queue": queue.queue, "oldest_waiting_s": round(waited, 3)},
+        )
+
+
+def _unknown_names(overview: Overview) -> Iterator[Warned]:
+    known = _known_names(overview)
+    unknown = [one for one in overview.waiting if one.name not in known[one.queue]]
+    for one in unknown[:NAMES_MAX]:
+        yield Warned(
+            "unknown_name",
+            f"no worker knows this: {one.name} ({number(one.tasks, estimated=one.estimated)} waiting in queue "
+            f"{one.queue}) — start a worker whose app has that task, or cancel them",
+            {"queue": one.queue, "name": one.name, "waiting": one.tasks, "estimated": one.estimated},
+        )
+    if len(unknown) > NAMES_MAX:
+        more = len(unknown) - NAMES_MAX
+        yield Warned("more_unknown_names", f"no worker knows {more:,} more names of waiting tasks", {"names": more})
+
+
+def _known_names(overview: Overview) -> dict[str, set[str]]:
+    """Give the names that the live workers of each queue with waiting tasks know.
+
+    Where none serves a queue, which is a warning of its own, a name counts as known when any
+    worker has ever registered it.
+    """
+    registered = {row.name for row in overview.registered}
+    for worker in overview.workers:
+        registered.update(worker.names)
+    serving: dict[str, set[str]] = {}
+    for worker in overview.workers:
+        for queue in worker.queues if worker.alive else ():
+            serving.setdefault(queue, set()).update(worker.names)
+    return {queue: serving.get(queue, registered) for queue in {one.queue for one in overview.waiting}}
+
+
+def _paused_queues(overview: Overview) -> Iterator[Warned]:
+    for queue in overview.queues:
+        if queue.paused_at is not None:
+            paused_s = (overview.server.now - queue.paused_at) / timedelta(seconds=1)
+            yield Warned(
+                "paused_queue",
+                f"queue {queue.queue} is paused since {age(paused_s)} — pgtasks queues resume {queue.queue}",
+                {"queue": queue.queue, "paused_at": queue.paused_at},
+            )
+
+
+def _old_transactions(overview: Overview) -> Iterator[Warned]:
+    for row in overview.transactions:
+        who = f"{row.username or 'unknown user'}, {row.application or 'no application name'}, {row.state}"
+        what, fix = (
+            (f"prepared transaction {row.application}", "COMMIT PREPARED or ROLLBACK PREPARED it")
+            if row.pid is None
+            else (f"the transaction of pid {row.pid}", f"end it, or SELECT pg_terminate_backend({row.pid})")
+        )
+        yield Warned(
+            "old_transaction",
+            f"{what} ({who}) is open for {age(row.age_s)} and keeps vacuum from removing dead rows — {fix}",
+            {
+                "pid": row.pid,
+                "age_s": round(row.age_s, 3),
+                "user": row.username,
+                "application": row.application,
+                "state": row.state,
+            },
+        )
+
+
+def _missing_partitions(overview: Overview) -> Iterator[Warned]:
+    for table, found in (
+        ("history", overview.server.history_unpartitioned),
+        ("attempts", overview.server.attempts_unpartitioned),
+    ):
+        if found:
+            yield Warned(
+                "missing_partition",
+                f"rows of {table} went to its default partition, because no partition for their day was there — "
+                "SELECT pgtasks.create_partitions() makes those of the coming days; a running worker does it too",
+                {"table": table},
+            )
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

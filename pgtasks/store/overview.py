@@ -1,0 +1,265 @@
+"""What goes on in a database, as numbers whose cost does not grow with it.
+
+Live tasks are counted in two steps. A sample of pages comes first: while the table is small it
+is the whole table and everything is exact. Otherwise the sample says which queues are small
+enough to be counted one by one, through the index, up to 100,000 rows each and 250,000 in all;
+the others keep their estimates, except that running tasks are always counted, through the
+leases. What was completed lately is treated alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from pgtasks.store import reading
+from pgtasks.store.session import SyncConnection, fetch_all
+
+EXACT_ROWS_MAX = 100_000
+EXACT_ROWS_TOTAL_MAX = 250_000
+SAMPLE_PAGES = 1024
+QUEUES_MAX = 1000
+WORKERS_MAX = 1000
+HEAD_ROWS_MAX = 100_000
+HEAD_ROWS_PER_QUEUE_MAX = 5000
+PERIOD_S = 3600.0
+RECENT_S = 60.0
+RECENT_ROWS_MAX = 20_000
+# With fewer rows of the last minute in the sample, its estimate is worth less than a partial count.
+RECENT_SAMPLED_MIN = 2000
+OLD_TRANSACTION_S = 60.0
+# A lease is taken back by the next sweep; one that stays longer deserves a word.
+SWEEP_TOLERATED_S = 5.0
+FINDINGS_MAX = 20
+_WHOLE = 99.999
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """One queue. ``estimated`` is about its task counts, ``completed_estimated`` about the last hour."""
+
+    queue: str
+    paused_at: datetime | None = None
+    scheduled: int = 0
+    queued: int = 0
+    running: int = 0
+    retrying: int = 0
+    dead: int = 0
+    estimated: bool = False
+    completed_last_hour: int = 0
+    completed_estimated: bool = False
+    rate_per_s: float = 0.0
+    oldest_waiting_since: datetime | None = None
+    workers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How many tasks of a name wait in a queue, as far as was looked."""
+
+    queue: str
+    name: str
+    tasks: int
+    estimated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Everything `status` shows."""
+
+    server: reading.ServerRow
+    queues: list[QueueCounts]
+    workers: list[reading.WorkerRow]
+    waiting: list[Waiting]
+    lost: list[reading.LostRow]
+    transactions: list[reading.TransactionRow]
+    registered: list[reading.TypeRow]
+
+
+def read_overview(connection: SyncConnection) -> Overview:
+    """Read what goes on; raises DatabaseError."""
+    server = fetch_all(connection, reading.server())[0]
+    queues = {
+        row.queue: QueueCounts(
+            row.queue, row.paused_at, oldest_waiting_since=row.oldest_waiting_since, workers=row.workers
+        )
+        for row in fetch_all(connection, reading.queues(limit=QUEUES_MAX))
+    }
+    sample = fetch_all(connection, reading.sample(pages=SAMPLE_PAGES))
+    queues = _with_live_counts(connection, queues, sample)
+    queues = _with_dead(connection, queues)
+    queues = _with_completed(connection, queues)
+    return Overview(
+        server=server,
+        queues=sorted(queues.values(), key=lambda queue: queue.queue),
+        workers=fetch_all(connection, reading.workers(limit=WORKERS_MAX)),
+        waiting=_waiting(connection, queues.values(), sample),
+        lost=fetch_all(connection, reading.lost(tolerated_s=SWEEP_TOLERATED_S, limit=FINDINGS_MAX)),
+        transactions=fetch_all(
+            connection, reading.old_transactions(older_than_s=OLD_TRANSACTION_S, limit=FINDINGS_MAX)
+        ),
+        registered=fetch_all(connection, reading.known_names()),
+    )
+
+
+# --- Live tasks ---
+
+
+def _with_live_counts(
+    connection: SyncConnection, queues: dict[str, QueueCounts], sample: Sequence[reading.SampledRow]
+) -> dict[str, QueueCounts]:
+    queues = {name: queues.get(name, QueueCounts(name)) for name in [*queues, *(row.queue for row in sample)]}
+    estimates = estimates_of(sample)
+    for name, estimate in estimates.items():
+        queues[name] = replace(
+            queues[name],
+            scheduled=estimate["scheduled"],
+            queued=estimate["queued"],
+            running=estimate["running"],
+            retrying=estimate["retrying"],
+        )
+    if is_whole(sample):
+        return queues
+    chosen = worth_counting({name: sum(estimates.get(name, {}).values()) for name in queues})
+    exact = {row.queue: row for row in fetch_all(connection, reading.count(chosen, limit=EXACT_ROWS_MAX + 1))}
+    running = {row.queue: row.running for row in fetch_all(connection, reading.running(limit=EXACT_ROWS_MAX))}
+    return {name: _counted(queue, exact.get(name), running.get(name, 0)) for name, queue in queues.items()}
+
+
+def is_whole(sample: Sequence[reading.SampledRow]) -> bool:
+    """Tell whether a sample is the whole table; an empty one may have missed everything."""
+    return bool(sample) and sample[0].percentage >= _WHOLE
+
+
+def estimates_of(sample: Iterable[reading.SampledRow]) -> dict[str, dict[str, int]]:
+    """Extrapolate a sample to the whole table, by queue."""
+    totals: dict[str, Counter[str]] = {}
+    for row in sample:
+        counts = totals.setdefault(row.queue, Counter())
+        for status in ("scheduled", "queued", "running", "retrying"):
+            counts[status] += round(getattr(row, status) * 100 / row.percentage)
+    return {name: dict(counts) for name, counts in totals.items()}
+
+
+def worth_counting(estimates: Mapping[str, int]) -> list[str]:
+    """Choose the queues to count one by one: the smallest first, as far as the budget goes."""
+    chosen, spent = [], 0
+    for name, estimate in sorted(estimates.items(), key=lambda item: item[1]):
+        # Near the limit the sample cannot tell on which side of it the queue is.
+        if estimate > EXACT_ROWS_MAX * 1.2 or spent + estimate > EXACT_ROWS_TOTAL_MAX:
+            break
+        chosen.append(name)
+        spent += estimate
+    return chosen
+
+
+def _counted(queue: QueueCounts, exact: reading.CountedRow | None, running: int) -> QueueCounts:
+    if exact is None:
+        return replace(queue, running=running, estimated=True)
+    if exact.total <= EXACT_ROWS_MAX:
+        return replace(
+            queue,
+            scheduled=exact.scheduled,
+            queued=exact.queued,
+            running=exact.running,
+            retrying=exact.retrying,
+        )
+    # More than the limit: what was counted is the least that there is.
+    return replace(
+        queue,
+        scheduled=max(queue.scheduled, exact.scheduled),
+        queued=max(queue.queued, exact.queued),
+        running=running,
+        retrying=max(queue.retrying, exact.retrying),
+        estimated=True,
+    )
+
+
+def _with_dead(connection: SyncConnection, queues: dict[str, QueueCounts]) -> dict[str, QueueCounts]:
+    rows = fetch_all(connection, reading.dead(list(queues), limit=EXACT_ROWS_MAX + 1))
+    large = [row.queue for row in rows if row.dead > EXACT_ROWS_MAX]
+    counted = sum(row.dead for row in rows if row.dead <= EXACT_ROWS_MAX)
+    for row in rows:
+        dead = row.dead
+        if row.queue in large:
+            # Those that are too many to count share what the statistics say is left.
+            dead = max(dead, (row.table_rows - counted) // len(large))
+        estimated = queues[row.queue].estimated or row.queue in large
+        queues[row.queue] = replace(queues[row.queue], dead=dead, estimated=estimated)
+    return queues
+
+
+# --- What was completed ---
+
+
+def _with_completed(connection: SyncConnection, queues: dict[str, QueueCounts]) -> dict[str, QueueCounts]:
+    sample = fetch_all(connection, reading.sample_history(pages=SAMPLE_PAGES, period_s=PERIOD_S, recent_s=RECENT_S))
+    whole = bool(sample) and sample[0].percentage >= _WHOLE
+    hour = {row.queue: round(row.period * 100 / row.percentage) for row in sample}
+    estimated = sum(hour.values()) > EXACT_ROWS_MAX and not whole
+    if not whole and not estimated:
+        rows = fetch_all(connection, reading.completed(period_s=PERIOD_S, limit=EXACT_ROWS_MAX + 1))
+        if sum(row.completed for row in rows) <= EXACT_ROWS_MAX:
+            hour = {row.queue: row.completed for row in rows}
+        else:
+            estimated = True
+            hour = {row.queue: max(row.completed, hour.get(row.queue, 0)) for row in rows}
+    recent = fetch_all(connection, reading.completed(period_s=RECENT_S, limit=RECENT_ROWS_MAX + 1))
+    rates = rates_of(recent, sample)
+    for name in {*hour, *rates}:
+        queues[name] = replace(
+            queues.get(name, QueueCounts(name)),
+            completed_last_hour=hour.get(name, 0),
+            completed_estimated=estimated,
+            rate_per_s=rates.get(name, 0.0),
+        )
+    return queues
+
+
+def rates_of(recent: Sequence[reading.CompletedRow], sample: Sequence[reading.SampledHistoryRow]) -> dict[str, float]:
+    """Give tasks per second over the last minute, by queue.
+
+    When more was completed than is counted, the sample tells the rate if it holds enough of
+    that minute; else it is that of the time which the counted rows span.
+    """
+    if not recent:
+        return {}
+    if sum(row.completed for row in recent) <= RECENT_ROWS_MAX:
+        return {row.queue: row.completed / RECENT_S for row in recent}
+    if sum(row.recent for row in sample) >= RECENT_SAMPLED_MIN:
+        return {row.queue: row.recent * 100 / row.percentage / RECENT_S for row in sample if row.recent}
+    span_s = (max(row.last_at for row in recent) - min(row.first_at for row in recent)) / timedelta(seconds=1)
+    return {row.queue: row.completed / min(RECENT_S, max(0.001, span_s)) for row in recent}
+
+
+# --- Names ---
+
+
+def _waiting(
+    connection: SyncConnection, queues: Iterable[QueueCounts], sample: Sequence[reading.SampledRow]
+) -> list[Waiting]:
+    """Say which names wait in which queue: at the heads of the queues, and in the sample."""
+    found = {(row.queue, row.name): round(row.due * 100 / row.percentage) for row in sample if row.due}
+    if is_whole(sample):
+        return [Waiting(queue, name, tasks, estimated=False) for (queue, name), tasks in sorted(found.items())]
+    waiting = [queue.queue for queue in queues if queue.oldest_waiting_since is not None]
+    if not waiting:
+        return []
+    limit = max(1, min(HEAD_ROWS_PER_QUEUE_MAX, HEAD_ROWS_MAX // len(waiting)))
+    rows = fetch_all(connection, reading.heads(waiting, limit=limit))
+    complete = {name for name, total in _totals(rows).items() if total < limit}
+    for row in rows:
+        key = (row.queue, row.name)
+        found[key] = row.waiting if row.queue in complete else max(row.waiting, found.get(key, 0))
+    return [
+        Waiting(queue, name, tasks, estimated=queue not in complete) for (queue, name), tasks in sorted(found.items())
+    ]
+
+
+def _totals(rows: Iterable[reading.HeadRow]) -> Counter[str]:
+    totals: Counter[str] = Counter()
+    for row in rows:
+        totals[row.queue] += row.waiting
+    return totals
