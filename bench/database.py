@@ -1,0 +1,121 @@
+"""The database that is measured: a durable server of our own, filled and counted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import psycopg
+
+from pgtasks import schema
+from pgtasks.embedded import DATABASE, PrivateServer
+
+# fsync, synchronous_commit and full_page_writes stay as PostgreSQL ships them: on. Room for the
+# WAL of a whole run keeps checkpoints, which would hit one round and not the next, out of it.
+OPTIONS = {
+    "shared_buffers": "512MB",
+    "max_wal_size": "16GB",
+    "checkpoint_timeout": "30min",
+}
+SHOWN = (
+    "server_version",
+    "fsync",
+    "synchronous_commit",
+    "full_page_writes",
+    "wal_level",
+    "wal_compression",
+    "shared_buffers",
+    "max_wal_size",
+    "checkpoint_timeout",
+    "autovacuum",
+)
+_TABLES = ("tasks", "leases", "history", "attempts", "dead_letters", "workers")
+Connection = psycopg.Connection[Any]
+
+
+class Counters(NamedTuple):
+    """What the server has counted so far, in this database (WAL: in all, there is no other)."""
+
+    commits: int
+    updates: int
+    hot_updates: int
+    wal_bytes: int
+    full_page_images: int
+
+
+class Span(NamedTuple):
+    """When the first task was claimed and the last one completed, and how many there were."""
+
+    tasks: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A running server and a connection to the database that is measured."""
+
+    server: PrivateServer
+    connection: Connection
+
+    @property
+    def dsn(self) -> str:
+        """The database that is measured."""
+        return self.server.dsn
+
+    @property
+    def admin_dsn(self) -> str:
+        """Another database of the server: what we ask there is not counted here."""
+        return self.server.dsn_for("postgres")
+
+    @property
+    def name(self) -> str:
+        """The name of the database that is measured."""
+        return DATABASE
+
+    def settings(self) -> dict[str, str]:
+        """Give the server's settings that a figure depends on."""
+        found = self.connection.execute(
+            "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)", (list(SHOWN),)
+        )
+        return dict(sorted(found.fetchall()))
+
+    def fill(self, tasks: int) -> None:
+        """Start from empty tables and insert tasks that do nothing, all due."""
+        for table in _TABLES:
+            self.connection.execute(f"TRUNCATE pgtasks.{table}".encode())
+        self.connection.execute("CHECKPOINT")
+        self.connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 'noop' FROM generate_series(1, %s)", (tasks,))
+        # Otherwise autovacuum would do it, sometime during the run.
+        self.connection.execute("VACUUM (ANALYZE) pgtasks.tasks")
+
+    def counters(self) -> Counters:
+        """Read the counters; those of a session are complete once it has ended."""
+        row = self.connection.execute(
+            "SELECT d.xact_commit, t.n_tup_upd, t.n_tup_hot_upd, w.wal_bytes::bigint, w.wal_fpi"
+            " FROM pg_stat_database AS d, pg_stat_all_tables AS t, pg_stat_wal AS w"
+            " WHERE d.datname = current_database() AND t.relid = 'pgtasks.tasks'::regclass"
+        ).fetchone()
+        assert row is not None
+        return Counters(*row)
+
+    def span(self, tasks: int) -> Span:
+        """Give when the work was done, by history; it has to hold every task."""
+        row = self.connection.execute(
+            "SELECT count(*), extract(EPOCH FROM max(finished_at) - min(started_at))::double precision"
+            " FROM pgtasks.history WHERE status = 'completed'"
+        ).fetchone()
+        assert row is not None
+        span = Span(*row)
+        assert span.tasks == tasks, f"{span.tasks} of {tasks} tasks are in history: the run is not valid"
+        return span
+
+
+@contextmanager
+def started() -> Iterator[Bench]:
+    """Start a server and migrate its database; both are gone afterwards."""
+    with PrivateServer(options=OPTIONS) as server:
+        schema.migrate(server.dsn)
+        with psycopg.connect(server.dsn, autocommit=True) as connection:
+            yield Bench(server, connection)

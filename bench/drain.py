@@ -1,0 +1,70 @@
+"""Drain: one worker process with everything on empties a full queue, beside the bare SQL loop."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from bench import floor, machine, worker
+from bench.database import Bench
+from bench.report import Budget, Figures, Key, progress, result
+
+TASKS, ROUNDS = 200_000, 5
+KEYS = (
+    Key("rate", "tasks per second, first claim to last completion"),
+    Key("sql_loop_rate", "the same for the bare SQL loop"),
+    Key("ratio_to_sql_loop", "worker against loop, round by round", 2, Budget(least=0.7)),
+    Key("worker_cpu_us_per_task", "user and system time of the worker process, its start included", 1, Budget(most=35)),
+    Key("backend_cpu_us_per_task", "the same of its connections' server processes", 1),
+    Key("claim_hot_ratio", "claims that touched no index", 3, Budget(least=0.95)),
+    Key("wal_bytes_per_task", "from claim to history", 0, Budget(most=800)),
+    Key("commits_per_task", "transactions of all its connections", 4, Budget(most=0.02)),
+    Key("fsync_ms", "8 KiB written and synced, median", 2),
+    Key("worker_peak_mib", "most memory of the worker process", 1),
+)
+
+
+def measure(bench: Bench, *, tasks: int, rounds: int) -> dict[str, Any]:
+    """Run all rounds, worker and loop in turns, and give the result."""
+    facts = {"tasks": tasks, "machine": machine.facts()}
+    done: list[Figures] = []
+    for number in range(1, rounds + 1):
+        done.append(_round(bench, tasks, worker_first=number % 2 == 1))
+        figures = done[-1]
+        progress(
+            f"drain {number}/{rounds}: {figures['rate']:,.0f} tasks/s, SQL loop {figures['sql_loop_rate']:,.0f}, "
+            f"ratio {figures['ratio_to_sql_loop']:.2f}, fsync {figures['fsync_ms']:.2f} ms"
+        )
+    return result(bench, "drain", KEYS, done, facts)
+
+
+def _round(bench: Bench, tasks: int, *, worker_first: bool) -> Figures:
+    """Measure both on the same machine within seconds; who goes first changes with each round."""
+    fsyncs_ms = [machine.fsync_ms(bench.server.directory)]
+    loop_rate = 0.0
+    if not worker_first:
+        loop_rate = _loop(bench, tasks)
+    bench.fill(tasks)
+    run = worker.run(bench, tasks)
+    fsyncs_ms.append(machine.fsync_ms(bench.server.directory))
+    if worker_first:
+        loop_rate = _loop(bench, tasks)
+    return {
+        "rate": run.rate,
+        "sql_loop_rate": loop_rate,
+        "ratio_to_sql_loop": run.rate / loop_rate,
+        "worker_cpu_us_per_task": run.per_task_us(run.cpu_s),
+        "backend_cpu_us_per_task": run.per_task_us(run.backend_cpu_s),
+        "claim_cpu_us_per_task": run.per_task_us(run.claim_cpu_s),
+        "claim_hot_ratio": run.hot_updates / run.updates,
+        "wal_bytes_per_task": run.wal_bytes / tasks,
+        "full_page_images": run.full_page_images,
+        "commits_per_task": run.commits / tasks,
+        "fsync_ms": statistics.median(fsyncs_ms),
+        "worker_peak_mib": run.peak_mib,
+    }
+
+
+def _loop(bench: Bench, tasks: int) -> float:
+    bench.fill(tasks)
+    return floor.run(bench, tasks)

@@ -1,0 +1,131 @@
+"""From rounds to a result: medians, spread, budgets, and how a person reads them."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bench import machine
+from bench.cpu import is_supported
+from bench.database import Bench
+from bench.worker import command
+
+Figures = dict[str, float | None]
+
+
+class Budget(NamedTuple):
+    """A limit that a figure has to keep: at least, or at most."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def is_met(self, value: float | None) -> bool | None:
+        """Tell whether a figure keeps it; None when there is no figure."""
+        if value is None:
+            return None
+        return (self.least is None or value >= self.least) and (self.most is None or value <= self.most)
+
+    def __str__(self) -> str:
+        return f">= {self.least:g}" if self.least is not None else f"<= {self.most:g}"
+
+
+class Key(NamedTuple):
+    """One figure of a result: its name, which stays, and what it means."""
+
+    name: str
+    meaning: str
+    digits: int = 0
+    budget: Budget | None = None
+
+
+def progress(line: str) -> None:
+    """Say how far a run is."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def result(
+    bench: Bench, scenario: str, keys: Sequence[Key], rounds: Sequence[Figures], facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Make the document of a scenario: each figure is the median over the rounds."""
+    medians = {key.name: _over(statistics.median, rounds, key.name) for key in keys}
+    return {
+        "scenario": scenario,
+        **{key.name: rounded(medians[key.name], key.digits) for key in keys},
+        "spread": {
+            key.name: [rounded(_over(pick, rounds, key.name), key.digits) for pick in (min, max)] for key in keys
+        },
+        "budgets": {
+            key.name: {"budget": str(key.budget), "met": key.budget.is_met(medians[key.name])}
+            for key in keys
+            if key.budget is not None
+        },
+        "rounds": [{name: rounded(value, 4) for name, value in figures.items()} for figures in rounds],
+        **facts,
+        "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["./dev bench", *sys.argv[1:]]),
+        "worker_command": " ".join(command()),
+        "settings": bench.settings(),
+        "machine": {**facts["machine"], "load_after": machine.load()},
+        "missing": [] if is_supported() else ["CPU time of the server: this system does not say; Linux does"],
+    }
+
+
+def show(document: Mapping[str, Any], keys: Sequence[Key]) -> None:
+    """Print a result for a person."""
+    table = Table(title=f"{document['scenario']}: medians of {len(document['rounds'])} rounds", title_justify="left")
+    for heading in ("figure", "value", "lowest", "highest", "budget"):
+        table.add_column(heading, justify="left" if heading == "figure" else "right")
+    for key in keys:
+        low, high = document["spread"][key.name]
+        table.add_row(
+            Text(f"{key.name}\n").append(key.meaning, style="dim"),
+            *(_text(value, key.digits) for value in (document[key.name], low, high)),
+            _verdict(key, document[key.name]),
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    host, settings = document["machine"], document["settings"]
+    console.print(
+        f"{host['processor']}, {host['cores']} cores, {host['memory_gib']} GiB, {host['system']} {host['release']}; "
+        f"Python {host['python']}, PostgreSQL {settings['server_version']}; "
+        f"load {host['load_before'][0]} before, {host['load_after'][0]} after",
+        markup=False,
+    )
+    for line in document["missing"]:
+        console.print(f"missing: {line}", markup=False)
+
+
+def dump(document: Mapping[str, Any]) -> None:
+    """Print a result for a program: one document."""
+    print(json.dumps(document, indent=2))
+
+
+def rounded(value: float | None, digits: int) -> float | None:
+    """Round a figure to the digits that mean something."""
+    if value is None:
+        return None
+    return round(value, digits) if digits else round(value)
+
+
+def _over(pick: Callable[[list[float]], float], rounds: Sequence[Figures], name: str) -> float | None:
+    values = [value for figures in rounds if (value := figures.get(name)) is not None]
+    return pick(values) if values else None
+
+
+def _text(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _verdict(key: Key, value: float | None) -> Text:
+    met = key.budget.is_met(value) if key.budget else None
+    if key.budget is None or met is None:
+        return Text(str(key.budget or ""))
+    return Text(f"{key.budget} {'✓' if met else '✗'}", style="green" if met else "bold red")
