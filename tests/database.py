@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg import sql
 
 from pgtasks import schema
-from pgtasks.embedded import FAST_OPTIONS, PrivateServer
+from pgtasks.embedded import FAST_OPTIONS, PrivateServer, find_binaries
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_S = 10.0
@@ -38,6 +39,13 @@ class Server:
     def dsn_for(self, database: str) -> str:
         """Return the address of one of its databases, as superuser."""
         return self.private.dsn_for(database)
+
+    def program(self, name: str) -> str:
+        """Return the path of one of the server's client programs; without it, skip the test."""
+        path = find_binaries(_bindir()).program(name)
+        if not path.exists():
+            pytest.skip(f"{path} does not exist")
+        return str(path)
 
     def create(self, *, migrated: bool) -> str:
         """Create a database, with the current schema or with nothing in it, and return its address."""
@@ -65,9 +73,13 @@ class Server:
 @contextmanager
 def start_server() -> Iterator[Server]:
     """Run the server that PGTASKS_TEST_PG_BINDIR names, or else the embedded one."""
-    named = os.environ.get("PGTASKS_TEST_PG_BINDIR")
-    with PrivateServer(bindir=Path(named) if named else None, options=FAST_OPTIONS) as private:
+    with PrivateServer(bindir=_bindir(), options=FAST_OPTIONS) as private:
         yield Server(private)
+
+
+def _bindir() -> Path | None:
+    named = os.environ.get("PGTASKS_TEST_PG_BINDIR")
+    return Path(named) if named else None
 
 
 def _migrate(dsn: str) -> None:
