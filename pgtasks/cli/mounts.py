@@ -7,7 +7,7 @@ import importlib.util
 
 import typer
 
-from pgtasks.cli import enqueue, status, tasks, worker
+from pgtasks.cli import dead, enqueue, queues, status, tasks, worker, workers
 
 # Groups that come with another part of the package, which may be left out.
 _OPTIONAL_GROUPS = {"db": "db"}
@@ -20,6 +20,9 @@ def mount(app: typer.Typer) -> None:
     app.command("status")(status.status)
     app.command("enqueue")(enqueue.enqueue)
     app.add_typer(tasks.commands, name="tasks")
+    app.add_typer(queues.commands, name="queues")
+    app.add_typer(dead.commands, name="dead")
+    app.add_typer(workers.commands, name="workers")
     for name, (module, function) in _OPTIONAL_COMMANDS.items():
         if _exists(module):
             app.command(name)(getattr(_load(module), function))

@@ -20,4 +20,4 @@ SELECT * FROM (
     ORDER BY a.finished_at DESC, a.attempt DESC
     LIMIT %(limit)s
 ) AS x
-ORDER BY x.finished_at, x.attempt
+ORDER BY finished_at, attempt

@@ -7,7 +7,7 @@ SELECT
     q.queue,
     x.dead,
     (SELECT c.reltuples::bigint FROM pg_class AS c WHERE c.oid = 'pgtasks.dead_letters'::regclass) AS table_rows
-FROM unnest(%(queues)s::text []) AS q (queue)
+FROM unnest(%(queues)s::text[]) AS q (queue)
 CROSS JOIN LATERAL (
     SELECT count(*) AS dead
     FROM (SELECT d.queue FROM pgtasks.dead_letters AS d WHERE d.queue = q.queue LIMIT %(limit)s) AS y

@@ -21,6 +21,6 @@ WHERE (%(queue)s::text IS NULL OR d.queue = %(queue)s)
     AND (%(reason)s::text IS NULL OR d.reason = %(reason)s)
     AND (%(since)s::timestamptz IS NULL OR d.finished_at >= %(since)s)
     AND (%(before_time)s::timestamptz IS NULL OR d.finished_at < %(before_time)s)
-    AND (%(ids)s::bigint [] IS NULL OR d.id = ANY(%(ids)s::bigint []))
+    AND (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
 ORDER BY d.finished_at DESC, d.id DESC
 LIMIT %(limit)s

@@ -12,7 +12,7 @@ WITH picked AS MATERIALIZED (
         AND (%(reason)s::text IS NULL OR d.reason = %(reason)s)
         AND (%(since)s::timestamptz IS NULL OR d.finished_at >= %(since)s)
         AND (%(before_time)s::timestamptz IS NULL OR d.finished_at < %(before_time)s)
-        AND (%(ids)s::bigint [] IS NULL OR d.id = ANY(%(ids)s::bigint []))
+        AND (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
     ORDER BY d.id
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED

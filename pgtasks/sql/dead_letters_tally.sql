@@ -15,14 +15,14 @@ FROM (
         d.queue,
         d.name,
         d.reason,
-        EXISTS (SELECT FROM pgtasks.tasks AS t WHERE t.unique_key = d.unique_key) AS is_taken
+        EXISTS(SELECT FROM pgtasks.tasks AS t WHERE t.unique_key = d.unique_key) AS is_taken
     FROM pgtasks.dead_letters AS d
     WHERE (%(queue)s::text IS NULL OR d.queue = %(queue)s)
         AND (%(name)s::text IS NULL OR d.name = %(name)s)
         AND (%(reason)s::text IS NULL OR d.reason = %(reason)s)
         AND (%(since)s::timestamptz IS NULL OR d.finished_at >= %(since)s)
         AND (%(before_time)s::timestamptz IS NULL OR d.finished_at < %(before_time)s)
-        AND (%(ids)s::bigint [] IS NULL OR d.id = ANY(%(ids)s::bigint []))
+        AND (%(ids)s::bigint[] IS NULL OR d.id = ANY(%(ids)s::bigint[]))
     ORDER BY d.id
     LIMIT %(limit)s
 ) AS x

@@ -25,11 +25,13 @@ dead (queue, step) AS (
 ),
 
 alive (queue, workers) AS (
-    SELECT served.queue COLLATE "C", count(*)
+    SELECT
+        served.queue,
+        count(*)
     FROM pgtasks.worker_stats AS w
     CROSS JOIN LATERAL unnest(w.queues) AS served (queue)
     WHERE w.alive
-    GROUP BY 1
+    GROUP BY served.queue
 ),
 
 names (queue) AS (

@@ -5,5 +5,5 @@ SELECT
     current_setting('server_version') AS version,
     current_database()::text AS database,
     clock_timestamp() AS now,
-    EXISTS (SELECT FROM pgtasks.history_default) AS history_unpartitioned,
-    EXISTS (SELECT FROM pgtasks.attempts_default) AS attempts_unpartitioned
+    EXISTS(SELECT FROM pgtasks.history_default) AS history_unpartitioned,
+    EXISTS(SELECT FROM pgtasks.attempts_default) AS attempts_unpartitioned

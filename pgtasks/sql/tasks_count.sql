@@ -10,7 +10,7 @@ SELECT
     count(*) FILTER (WHERE x.state = 'running') AS running,
     count(*) FILTER (WHERE x.state = 'queued' AND x.attempt > 0) AS retrying,
     count(x.state) AS total
-FROM unnest(%(queues)s::text []) AS q (queue)
+FROM unnest(%(queues)s::text[]) AS q (queue)
 LEFT JOIN LATERAL (
     SELECT t.state, t.attempt, t.run_at
     FROM pgtasks.tasks AS t

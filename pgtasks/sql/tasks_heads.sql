@@ -8,7 +8,7 @@ SELECT
     q.queue,
     x.name,
     count(*) AS waiting
-FROM unnest(%(queues)s::text []) AS q (queue)
+FROM unnest(%(queues)s::text[]) AS q (queue)
 CROSS JOIN LATERAL (
     SELECT t.name
     FROM pgtasks.tasks AS t
