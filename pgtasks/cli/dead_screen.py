@@ -52,7 +52,7 @@ def show_list(rows: list[DeadLetterRow], *, limit: int, as_json: bool) -> None:
             render.safe(row.reason),
             render.safe(None if error is None else (error.splitlines() or [""])[0], "red"),
         )
-    render.console().print(table)
+    render.draw(table)
     if len(rows) == limit and sys.stdout.isatty():
         sys.stderr.write(f"the latest {limit:,}; --limit shows more\n")
 

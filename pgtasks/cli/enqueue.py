@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated, Any, NoReturn
+from dataclasses import replace
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 
 from pgtasks.cli import options
 from pgtasks.cli.database import connected
 from pgtasks.errors import PayloadError
+from pgtasks.model import OnConflict
 
 PAYLOAD_CHARACTERS_MAX = 16 * 1024 * 1024
 
@@ -55,7 +57,7 @@ def enqueue(
     from pgtasks.client import Client, Options
     from pgtasks.settings import check_name
 
-    chosen = Options().changed(
+    chosen = Options(
         queue=queue,
         priority=priority,
         delay=None if delay is None else options.duration(delay, "--delay"),
@@ -63,11 +65,11 @@ def enqueue(
         unique_key=unique_key,
         max_attempts=max_attempts,
         timeout=None if timeout is None else options.duration(timeout, "--timeout"),
-        on_conflict=on_conflict,
+        on_conflict=cast("OnConflict", on_conflict or "ignore"),  # Options refuses any other word
     )
     task = chosen.task(check_name(name, "NAME"), _payload(payload))
     with connected(dsn) as connection:
-        added = Client(None).enqueue(task, chosen.changed(connection=connection))
+        added = Client(None).enqueue(task, replace(chosen, connection=connection))
         _tell_if_unknown(connection, name)
     if as_json:
         from pgtasks.cli.output import print_json

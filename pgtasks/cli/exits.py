@@ -38,9 +38,8 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.DatabaseUnavailable, UNREACHABLE),
     (KeyboardInterrupt, INTERRUPTED),
 )
-_ADVICE = {
-    UNREACHABLE: "check that PostgreSQL runs there, and PGTASKS_DSN or --dsn",
-}
+_UNANSWERED = "check that PostgreSQL runs there, and PGTASKS_DSN or --dsn"
+_REFUSED = "the server answered: check user, password and database in PGTASKS_DSN or --dsn"
 
 
 def report(error: BaseException, argv: Sequence[str]) -> int:
@@ -48,6 +47,9 @@ def report(error: BaseException, argv: Sequence[str]) -> int:
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _give_up_output()
         return FAILURE
+    if type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(f"{error}\n")
+        return USAGE
     code, message = code_of(error), message_of(error)
     if code == INTERRUPTED or not message:
         return code
@@ -83,9 +85,8 @@ def message_of(error: BaseException) -> str:
     if not isinstance(error, errors.PgtasksError):
         kind = type(error).__name__
         return f"unexpected {kind}: {message} — this is a bug in pgtasks; `pgtasks --debug …` shows where"
-    advice = _ADVICE.get(code_of(error))
-    if advice is not None and isinstance(error, errors.DatabaseUnavailable):
-        return f"{_brief(message)} — {advice}"
+    if isinstance(error, errors.DatabaseUnavailable) and error.sqlstate is None:
+        return f"{_brief(message)} — {_REFUSED if 'FATAL:' in message else _UNANSWERED}"
     return message
 
 
@@ -103,9 +104,6 @@ def _usage_message(error: typer.TyperException) -> str:
     message = str(getattr(error, "format_message", lambda: str(error))()).strip().rstrip(".")
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", None)
-    # Help that was asked for by naming a group alone is no error to explain.
-    if type(error).__name__ == "NoArgsIsHelpError":
-        return message
     message = message[:1].lower() + message[1:]
     return f"{message} — see: {path} --help" if path else message
 

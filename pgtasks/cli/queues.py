@@ -62,7 +62,7 @@ def _check(connection: SyncConnection, queue: str, *, force: bool) -> None:
     try:
         known.require(connection, queue=queue)
     except NotFound as error:
-        raise NotFound(f"{error}; with --force it is done for a queue to come") from None
+        raise NotFound(f"{error}, or --force for a queue to come") from None
 
 
 def _tell(queue: str, sentence: str, *, changed: bool, paused: bool, as_json: bool) -> None:

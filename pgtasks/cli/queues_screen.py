@@ -54,7 +54,7 @@ def _draw(overview: Overview) -> None:
             Text(number(queue.dead, estimated=queue.dead > EXACT_ROWS_MAX)),
             Text(number(queue.workers)),
         )
-    render.console().print(table)
+    render.draw(table)
 
 
 def show_workers(dsn: str | None, *, as_json: bool) -> None:
@@ -65,6 +65,6 @@ def show_workers(dsn: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json({"workers": [worker_document(worker, now) for worker in workers]})
     elif workers:
-        render.console().print(workers_table(workers, now))
+        render.draw(workers_table(workers, now))
     else:
         sys.stderr.write("no workers; start one: pgtasks worker MODULE:APP\n")

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -49,6 +49,17 @@ def console(*, stderr: bool = False) -> Console:
         emoji=False,
         soft_wrap=False,
     )
+
+
+def draw(drawing: RenderableType) -> None:
+    """Print a drawing to standard output; in a pipe without the blanks that fill up a table."""
+    to = console()
+    if to.is_terminal:
+        to.print(drawing)
+        return
+    with to.capture() as captured:
+        to.print(drawing)
+    sys.stdout.write("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
 def safe(value: object, style: str = "", *, characters_max: int = CELL_CHARACTERS_MAX) -> Text:

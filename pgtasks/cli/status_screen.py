@@ -30,7 +30,7 @@ def show_once(dsn: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(document(overview))
     else:
-        render.console().print(screen(overview))
+        render.draw(screen(overview))
 
 
 def watch(dsn: str | None, interval_s: float) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pgtasks.cli import known, render
@@ -89,7 +89,7 @@ def show_list(listed: Listed, *, as_json: bool) -> None:
             Text(render.moment(row.finished_at or row.started_at or row.run_at)),
             Text(_took(row)),
         )
-    render.console().print(table)
+    render.draw(table)
     if listed.next_before is not None and sys.stdout.isatty():
         sys.stderr.write(f"more: --before {listed.next_before}\n")
 
@@ -117,16 +117,17 @@ def show_task(found: Found, *, as_json: bool) -> None:
     if as_json:
         print_json(document(found))
         return
-    console = render.console()
-    console.print(render.facts(_facts(found.task)))
+    parts: list[RenderableType] = [render.facts(_facts(found.task))]
     for title, text in (("payload", found.task.payload), ("result", found.task.result)):
         if text is not None:
-            _block(console, title, [render.safe_block(text, characters_max=BLOCK_CHARACTERS_MAX)])
+            parts.extend(_block(title, text))
     if found.task.error is not None:
-        error = render.safe_block(_error_text(found.task), "red", characters_max=BLOCK_CHARACTERS_MAX)
-        _block(console, "error", [error])
+        parts.extend(_block("error", _error_text(found.task), "red"))
+    if found.task.traceback and not any(attempt.traceback for attempt in found.attempts):
+        parts.extend(_block("traceback", found.task.traceback))
     for attempt in found.attempts:
-        _block(console, _attempt_title(attempt), list(_attempt_lines(attempt)))
+        parts.extend(_block(_attempt_title(attempt), _attempt_text(attempt)))
+    render.draw(Group(*parts))
 
 
 def document(found: Found) -> dict[str, Any]:
@@ -144,7 +145,7 @@ def _facts(task: TaskDetails) -> Iterator[tuple[str, Text | str]]:
     yield "name", render.safe(task.name)
     yield "queue", render.safe(task.queue)
     yield "status", _status(task)
-    yield "attempt", f"{task.attempt} of {task.max_attempts or 'as many as its handler allows'}"
+    yield "attempt", _attempt(task)
     yield "priority", str(task.priority)
     yield "run at", render.moment(task.run_at)
     yield "created", render.moment(task.created_at)
@@ -153,14 +154,23 @@ def _facts(task: TaskDetails) -> Iterator[tuple[str, Text | str]]:
     if task.finished_at is not None:
         took = _took(task)
         yield "finished", render.moment(task.finished_at) + (f" (took {took})" if took else "")
-    if task.timeout_s is not None:
-        yield "timeout", age(task.timeout_s)
+    if task.timeout_s is not None or task.handler_timeout_s is not None:
+        own = "" if task.timeout_s is not None else " (its handler's)"
+        yield "timeout", age(task.timeout_s or task.handler_timeout_s) + own
     if task.unique_key is not None:
         yield "unique key", render.safe(task.unique_key, characters_max=BLOCK_CHARACTERS_MAX)
     if task.worker_id is not None:
         yield "worker", render.safe(task.worker or task.worker_id)
     if task.headers is not None:
         yield "headers", render.safe(task.headers, characters_max=BLOCK_CHARACTERS_MAX)
+
+
+def _attempt(task: TaskDetails) -> str:
+    if task.max_attempts is not None:
+        return f"{task.attempt} of {task.max_attempts}"
+    if task.handler_max_attempts is not None:
+        return f"{task.attempt} of {task.handler_max_attempts} (its handler's limit)"
+    return str(task.attempt)
 
 
 def _status(task: TaskDetails) -> Text:
@@ -182,18 +192,16 @@ def _attempt_title(attempt: AttemptRow) -> str:
     return f"attempt {attempt.attempt}: {attempt.outcome.replace('_', ' ')} {render.moment(attempt.finished_at)}{by}"
 
 
-def _attempt_lines(attempt: AttemptRow) -> Iterator[Text]:
+def _attempt_text(attempt: AttemptRow) -> str:
     if attempt.traceback:
-        yield render.safe_block(attempt.traceback.rstrip("\n"), characters_max=BLOCK_CHARACTERS_MAX)
-    elif attempt.error:
-        kind = f"{attempt.error_class}: " if attempt.error_class else ""
-        yield render.safe_block(f"{kind}{attempt.error}", characters_max=BLOCK_CHARACTERS_MAX)
+        return attempt.traceback
+    return f"{attempt.error_class}: {attempt.error}" if attempt.error_class else attempt.error or ""
 
 
-def _block(console: Console, title: str, lines: Sequence[Text]) -> None:
-    console.print()
-    console.print(render.safe(title, "bold"))
-    for text in lines:
-        # Folded, never cut: whoever looks at one task wants all of it.
-        text.overflow = "fold"
-        console.print(text, soft_wrap=not console.is_terminal)
+def _block(title: str, text: str, style: str = "") -> Iterator[Text]:
+    """Give a text of several lines under its title; folded, never cut at the terminal's edge."""
+    yield Text()
+    yield render.safe(title, "bold")
+    shown = render.safe_block(text.rstrip("\n"), style, characters_max=BLOCK_CHARACTERS_MAX)
+    shown.overflow = "fold"
+    yield shown

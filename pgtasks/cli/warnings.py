@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -65,7 +66,7 @@ def _unserved_queues(overview: Overview) -> Iterator[Warned]:
         yield Warned(
             "unserved_queue",
             f"queue {queue.queue}: tasks wait (the oldest for {age(waited)}) and no live worker serves it — "
-            f"start one: pgtasks worker MODULE:APP -q {queue.queue}",
+            f"start one: pgtasks worker MODULE:APP -q {shlex.quote(queue.queue)}",
             {"queue": queue.queue, "oldest_waiting_s": round(waited, 3)},
         )
 
@@ -107,7 +108,7 @@ def _paused_queues(overview: Overview) -> Iterator[Warned]:
             paused_s = (overview.server.now - queue.paused_at) / timedelta(seconds=1)
             yield Warned(
                 "paused_queue",
-                f"queue {queue.queue} is paused since {age(paused_s)} — pgtasks queues resume {queue.queue}",
+                f"queue {queue.queue} is paused since {age(paused_s)} — pgtasks queues resume {shlex.quote(queue.queue)}",
                 {"queue": queue.queue, "paused_at": queue.paused_at},
             )
 

@@ -56,6 +56,8 @@ class TaskDetails(NamedTuple):
     cancel_requested_at: datetime | None
     worker_id: UUID | None
     worker: str | None
+    handler_max_attempts: int | None
+    handler_timeout_s: float | None
 
 
 class AttemptRow(NamedTuple):
