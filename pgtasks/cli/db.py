@@ -70,10 +70,10 @@ def psql(context: typer.Context) -> None:
     For example: pgtasks db psql -c "SELECT * FROM pgtasks.queue_stats". Arguments that this
     command knows itself, such as --help, go to psql after --.
     """
-    program = _find_psql()
+    program = find_psql()
     dsn = given_dsn(None)
     if dsn is not None:
-        argv, environment = _external_psql(dsn)
+        argv, environment = external_psql(dsn)
     else:
         lease = _open_local_server(embedded.LINGER_S)
         typer.echo(f"{DSN_VARIABLE} is not set: using the local PostgreSQL in {lease.state_dir}", err=True)
@@ -128,8 +128,8 @@ def _external_facts(dsn: str, *, show_password: bool) -> dict[str, object]:
     return {"dsn": dsn if show_password else conninfo.redacted(dsn), "embedded": False}
 
 
-def _find_psql() -> str:
-    """The psql that came with the local server, else the one on the PATH."""
+def find_psql() -> str:
+    """Give the psql that came with the local server, else the one on the PATH; raises ConfigError."""
     if embedded.is_available():
         packaged = embedded.find_binaries().program("psql")
         if os.access(packaged, os.X_OK):
@@ -143,7 +143,7 @@ def _find_psql() -> str:
     return found
 
 
-def _external_psql(dsn: str) -> tuple[list[str], dict[str, str]]:
+def external_psql(dsn: str) -> tuple[list[str], dict[str, str]]:
     """Arguments for psql, without the password because `ps` shows them, and its environment."""
     parameters = conninfo.parse(dsn)
     if "sslpassword" in parameters:
@@ -155,7 +155,7 @@ def _external_psql(dsn: str) -> tuple[list[str], dict[str, str]]:
     password = parameters.pop("password", None)
     if password is not None:
         environment["PGPASSWORD"] = password
-    del environment[DSN_VARIABLE]
+    environment.pop(DSN_VARIABLE, None)
     return ["--dbname", _keywords_and_values(parameters)], environment
 
 

@@ -1,5 +1,6 @@
 """A server for tests and benchmarks, which its user starts, stops, kills and configures."""
 
+import contextlib
 import secrets
 import shutil
 import socket
@@ -167,8 +168,14 @@ class PrivateServer:
     def close(self) -> None:
         """Stop the server at once, and remove its directory if this object made it."""
         self._cluster.stop("immediate")
-        if self._temporary:
-            shutil.rmtree(self.directory, ignore_errors=True)
+        if not self._temporary:
+            return
+        if (self.data_dir / "postmaster.pid").exists():
+            # A killed postmaster leaves shared memory behind, which only the next start removes.
+            with contextlib.suppress(EmbeddedError):
+                self.start()
+                self._cluster.stop("immediate")
+        shutil.rmtree(self.directory, ignore_errors=True)
 
 
 def _free_port() -> int:

@@ -50,6 +50,17 @@ def new_state_dir(open_folder: Path) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def used_state_dir(bindir: Path | None) -> Iterator[Path]:
     """A state folder whose server has run once; to be copied, which is faster than initdb."""
+    yield from state_dir_of(bindir)
+
+
+@pytest.fixture(scope="session")
+def packaged_state_dir() -> Iterator[Path]:
+    """As `used_state_dir`, made by the programs of the wheel, which the commands always use."""
+    yield from state_dir_of(None)
+
+
+def state_dir_of(bindir: Path | None) -> Iterator[Path]:
+    """Make a state folder that a server has run in, and remove it at the end."""
     folder = make_open_folder()
     embedded.open_server(folder / "state", bindir=bindir, linger_s=0).close()
     wait_until(lambda: not processes_of(folder))
@@ -60,5 +71,10 @@ def used_state_dir(bindir: Path | None) -> Iterator[Path]:
 @pytest.fixture
 def state_dir(new_state_dir: Path, used_state_dir: Path) -> Path:
     """The state folder of a local server that has a data directory and does not run."""
-    subprocess.run(["cp", "-a", str(used_state_dir), str(new_state_dir)], check=True)
+    copy_state(used_state_dir, new_state_dir)
     return new_state_dir
+
+
+def copy_state(source: Path, target: Path) -> None:
+    """Copy a state folder with its owners and permissions."""
+    subprocess.run(["cp", "-a", str(source), str(target)], check=True)

@@ -10,9 +10,17 @@ import psycopg
 import pytest
 
 from pgtasks import embedded
+from tests.embedded.conftest import copy_state
 from tests.embedded.processes import ROOT
 
 PGTASKS = [sys.executable, "-c", "from pgtasks.cli import main; main()", "db"]
+
+
+@pytest.fixture
+def state_dir(new_state_dir: Path, packaged_state_dir: Path) -> Path:
+    """A state folder for the programs of the wheel, whichever the other tests use."""
+    copy_state(packaged_state_dir, new_state_dir)
+    return new_state_dir
 
 
 @pytest.fixture(autouse=True)
@@ -73,19 +81,17 @@ def test_psql_gives_its_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_psql_holds_the_server_for_as_long_as_it_runs(state_dir: Path) -> None:
     """The lease goes over to psql, even before that has connected."""
-    environment = {**os.environ, "PAGER": ""}
-    psql = subprocess.Popen(
-        [*PGTASKS, "psql", "-Atq"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment
-    )
-    assert psql.stdin is not None
-    assert psql.stdout is not None
-    psql.stdin.write("SELECT 'connected';\n\\c -\nSELECT 'again';\n")
-    psql.stdin.flush()
-    assert psql.stdout.readline() == "connected\n"
-    assert psql.stdout.readline() == "again\n"
-    with pytest.raises(embedded.ServerBusyError):
-        embedded.stop_server(state_dir)
-    psql.communicate("\\q\n")
+    command = [*PGTASKS, "psql", "-Atq"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as psql:
+        assert psql.stdin is not None
+        assert psql.stdout is not None
+        psql.stdin.write("SELECT 'connected';\n\\c -\nSELECT 'again';\n")
+        psql.stdin.flush()
+        assert psql.stdout.readline() == "connected\n"
+        assert psql.stdout.readline() == "again\n"
+        with pytest.raises(embedded.ServerBusyError, match="by another program"):
+            embedded.stop_server(state_dir)
+        psql.communicate("\\q\n")
     assert psql.returncode == 0
 
 

@@ -144,3 +144,18 @@ def test_a_server_that_ended_by_itself_is_noticed(bindir: Path | None) -> None:
         assert not server.running
         server.start()
         assert ask(server.dsn, "SELECT 1") == 1
+
+
+@pytest.mark.skipif(not Path("/proc/sysvipc/shm").exists(), reason="Linux lists its shared memory")
+def test_a_killed_server_leaves_no_shared_memory(bindir: Path | None) -> None:
+    """Although nobody starts a server on its directory again."""
+
+    def segments() -> set[str]:
+        lines = Path("/proc/sysvipc/shm").read_text().splitlines()[1:]
+        return {line.split()[1] for line in lines if line.split()[6] == "0"}
+
+    before = segments()
+    with embedded.PrivateServer(bindir=bindir, options=embedded.FAST_OPTIONS) as server:
+        server.kill()
+        assert segments() - before
+    assert not segments() - before
