@@ -1,0 +1,34 @@
+"""`pgtasks demo`: tasks run, retry, fail and survive a killed worker, for real, in some 15 seconds.
+
+``plot`` is what happens, in order; ``stage`` has the server and the workers; ``handlers`` is the
+app they run; ``view`` shows it; ``promises`` judges by what is in the database afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pgtasks.cli import exits, options
+
+
+def demo(
+    as_json: options.Json = False,
+    dsn: Annotated[
+        str | None,
+        typer.Option(
+            "--dsn",
+            metavar="DSN",
+            help="Play it in this database, in a queue of its own.  [default: a throw-away server]",
+        ),
+    ] = None,
+) -> None:
+    """Watch tasks run, retry, fail and survive a killed worker; exit 1 unless every promise held.
+
+    It starts a PostgreSQL of its own, which is gone afterwards; PGTASKS_DSN is not touched.
+    """
+    from pgtasks.cli.demo import plot
+
+    if not plot.play(dsn, as_json=as_json):
+        raise typer.Exit(exits.FAILURE)
