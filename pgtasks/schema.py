@@ -327,7 +327,8 @@ def run_sql_beside(revision_file: str, direction: Literal["up", "down"]) -> None
     text = Path(revision_file).with_suffix(f".{direction}.sql").read_text(encoding="utf-8")
     context = op.get_context()
     if context.as_sql:
-        context.impl.static_output(text)
+        # psql has to see where the last statement ends.
+        context.impl.static_output(text if text.rstrip().endswith(";") else f"{text}\n;")
     else:
         _execute(op.get_bind(), text)
 

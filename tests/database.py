@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -58,6 +58,11 @@ class Server:
         """Drop a database and disconnect whoever is still in it."""
         name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
         self._run(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
+
+    def alter(self, dsn: str, change: LiteralString) -> None:
+        """Run ALTER DATABASE on one of its databases, for example with ``SET work_mem = '1MB'``."""
+        name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
+        self._run(sql.SQL("ALTER DATABASE {} ").format(name) + sql.SQL(change))
 
     def _create(self, name: str, template: str) -> str:
         # Copying files is the fast way as long as nothing waits for the disk.

@@ -25,6 +25,8 @@ _NETWORK = {
 
 # What a role or database may have set otherwise, and what our statements rely on.
 _SESSION = {
+    # Our statements name the schema of every table; this does the same for functions and operators.
+    "search_path": "pg_catalog,pg_temp",
     "timezone": "UTC",
     "datestyle": "ISO",
     "intervalstyle": "postgres",

@@ -17,7 +17,7 @@ from pgtasks.errors import (
     SchemaTooNew,
 )
 from pgtasks.schema import SchemaState
-from tests.database import rows, value
+from tests.database import Server, rows, value
 from tests.schema import snapshot
 from tests.schema.conftest import AddRevision, MakeOwner
 
@@ -161,31 +161,26 @@ def test_a_read_only_server_is_refused(empty_dsn: str) -> None:
     assert caught.value.sqlstate == "25006"
 
 
-def test_a_role_without_rights_is_told_so(server_role_without_rights: str) -> None:
+def test_a_role_without_rights_is_told_so(role_without_rights: str) -> None:
     """The server's own words say which right is missing."""
     with pytest.raises(DatabaseError, match="permission denied for database"):
-        schema.migrate(server_role_without_rights)
+        schema.migrate(role_without_rights)
 
 
 @pytest.fixture
-def server_role_without_rights(make_owner: MakeOwner, empty_dsn: str) -> str:
+def role_without_rights(server: Server, make_owner: MakeOwner, empty_dsn: str) -> str:
     """The address of a database for a role that may only connect."""
     address = make_owner()
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
-        connection.execute(
-            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO postgres', current_database()); END $$"
-        )
+    server.alter(empty_dsn, "OWNER TO postgres")
     return address
 
 
-def test_a_schema_that_the_dba_made_is_enough(make_owner: MakeOwner, empty_dsn: str) -> None:
+def test_a_schema_that_the_dba_made_is_enough(server: Server, make_owner: MakeOwner, empty_dsn: str) -> None:
     """The role needs no right to create schemas when it was given this one."""
     address = make_owner()
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute('CREATE SCHEMA pgtasks AUTHORIZATION "odd owner"')
-        connection.execute(
-            "DO $$ BEGIN EXECUTE format('ALTER DATABASE %I OWNER TO postgres', current_database()); END $$"
-        )
+    server.alter(empty_dsn, "OWNER TO postgres")
     assert schema.migrate(address).applied == ("0001",)
 
 
