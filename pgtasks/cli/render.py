@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -22,6 +22,8 @@ from pgtasks.cli.escape import escape, shortened
 CELL_CHARACTERS_MAX = 200
 # A pipe has no width: nothing is cut there but over-long single values.
 PIPE_COLUMNS = 10_000
+FLEXIBLE_WIDTH_LEAST = 7
+COLUMN_GAP = 2
 
 STATUS_STYLES = {
     "scheduled": "cyan",
@@ -79,16 +81,55 @@ def status(value: str) -> Text:
     return safe(value, STATUS_STYLES.get(value, ""))
 
 
-def table(columns: Sequence[tuple[str, Literal["left", "right"]]], *, flexible: Iterable[str] = ()) -> Table:
-    """Make a table; only flexible columns give way where the terminal is narrow, cut with …."""
-    made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
-    shrinking = set(flexible)
-    for name, justify in columns:
-        bends = name in shrinking
-        made.add_column(
-            name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=8 if bends else len(name), ratio=None
-        )
-    return made
+class Listing:
+    """A table whose rows stay on one line each.
+
+    Where the terminal is narrow, only flexible columns give way, the widest first, and their
+    texts are cut with …; rich would take from all columns, numbers included.
+    """
+
+    def __init__(self, columns: Sequence[tuple[str, Literal["left", "right"]]], *, flexible: Iterable[str]) -> None:
+        self._columns, self._flexible = list(columns), frozenset(flexible)
+        self._rows: list[tuple[Text, ...]] = []
+        self._sections: set[int] = set()
+
+    def add_row(self, *cells: Text) -> None:
+        """Add a row: one cell for each column."""
+        self._rows.append(cells)
+
+    def add_section(self) -> None:
+        """Set the following rows apart."""
+        self._sections.add(len(self._rows))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw it in the width there is."""
+        widths = self._widths(options.max_width)
+        made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+        for (name, justify), width in zip(self._columns, widths, strict=True):
+            made.add_column(Text(name), justify=justify, no_wrap=True, overflow="ellipsis", width=width)
+        for number, row in enumerate(self._rows):
+            if number in self._sections:
+                made.add_section()
+            made.add_row(*row)
+        yield made
+
+    def _widths(self, available: int) -> list[int]:
+        rows = [tuple(Text(name) for name, _ in self._columns), *self._rows]
+        widths = [max(row[number].cell_len for row in rows) for number in range(len(self._columns))]
+        bends = [number for number, (name, _) in enumerate(self._columns) if name in self._flexible]
+        excess = sum(widths) + COLUMN_GAP * (len(widths) - 1) + 1 - available
+        while excess > 0:
+            widest = max(bends, key=lambda number: widths[number], default=None)
+            if widest is None or widths[widest] <= FLEXIBLE_WIDTH_LEAST:
+                break
+            widths[widest] -= 1
+            excess -= 1
+        return widths
+
+
+def table(columns: Sequence[tuple[str, Literal["left", "right"]]], *, flexible: Iterable[str] = ()) -> Listing:
+    """Make a table; only flexible columns give way where the terminal is narrow."""
+    return Listing(columns, flexible=flexible)
 
 
 def facts(pairs: Iterable[tuple[Text | str, Text | str]]) -> Table:

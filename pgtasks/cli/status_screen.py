@@ -90,7 +90,8 @@ def _queues(overview: Overview) -> RenderableType:
 
 def _queue_name(queue: QueueCounts) -> Text:
     name = render.safe(queue.queue)
-    return name.append(" (paused)", style="yellow") if queue.paused_at is not None else name
+    # In front, where a narrow terminal does not cut it off.
+    return Text("(paused) ", style="yellow").append_text(name) if queue.paused_at is not None else name
 
 
 def _queue_cells(overview: Overview, queue: QueueCounts) -> list[Text]:

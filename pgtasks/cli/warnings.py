@@ -9,9 +9,11 @@ from datetime import timedelta
 from typing import Any
 
 from pgtasks.cli.amounts import age, number
+from pgtasks.cli.escape import shortened
 from pgtasks.store.overview import Overview
 
 NAMES_MAX = 5
+SHOWN_CHARACTERS_MAX = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def _unserved_queues(overview: Overview) -> Iterator[Warned]:
         waited = (overview.server.now - queue.oldest_waiting_since) / timedelta(seconds=1)
         yield Warned(
             "unserved_queue",
-            f"queue {queue.queue}: tasks wait (the oldest for {age(waited)}) and no live worker serves it — "
+            f"queue {_brief(queue.queue)}: tasks wait (the oldest for {age(waited)}) and no live worker serves it — "
             f"start one: pgtasks worker MODULE:APP -q {shlex.quote(queue.queue)}",
             {"queue": queue.queue, "oldest_waiting_s": round(waited, 3)},
         )
@@ -77,8 +79,8 @@ def _unknown_names(overview: Overview) -> Iterator[Warned]:
     for one in unknown[:NAMES_MAX]:
         yield Warned(
             "unknown_name",
-            f"no worker knows this: {one.name} ({number(one.tasks, estimated=one.estimated)} waiting in queue "
-            f"{one.queue}) — start a worker whose app has that task, or cancel them",
+            f"no worker knows this: {_brief(one.name)} ({number(one.tasks, estimated=one.estimated)} waiting in queue "
+            f"{_brief(one.queue)}) — start a worker whose app has that task, or cancel them",
             {"queue": one.queue, "name": one.name, "waiting": one.tasks, "estimated": one.estimated},
         )
     if len(unknown) > NAMES_MAX:
@@ -108,7 +110,8 @@ def _paused_queues(overview: Overview) -> Iterator[Warned]:
             paused_s = (overview.server.now - queue.paused_at) / timedelta(seconds=1)
             yield Warned(
                 "paused_queue",
-                f"queue {queue.queue} is paused since {age(paused_s)} — pgtasks queues resume {shlex.quote(queue.queue)}",
+                f"queue {_brief(queue.queue)} is paused since {age(paused_s)} — "
+                f"pgtasks queues resume {shlex.quote(queue.queue)}",
                 {"queue": queue.queue, "paused_at": queue.paused_at},
             )
 
@@ -150,3 +153,7 @@ def _missing_partitions(overview: Overview) -> Iterator[Warned]:
 
 def _count(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _brief(name: str) -> str:
+    return shortened(name, SHOWN_CHARACTERS_MAX)
