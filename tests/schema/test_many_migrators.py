@@ -16,7 +16,6 @@ from tests.schema import snapshot
 from tests.schema.conftest import AddRevision
 from tests.schema.migrators import Migrator
 
-MIGRATORS = 10
 SLEEPS = "SELECT pg_sleep(600);"
 
 
@@ -30,20 +29,6 @@ def in_the_middle(dsn: str) -> bool:
     query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'"
     with psycopg.connect(dsn, autocommit=True) as connection:
         return bool(value(connection, query))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(60)
-def test_ten_migrators_of_an_empty_database_all_succeed(empty_dsn: str, tmp_path: Path) -> None:
-    """One of them applies the revision, the others find nothing to do."""
-    migrators = [Migrator(empty_dsn, schema.folder(), tmp_path / f"{number}.log") for number in range(MIGRATORS)]
-    codes = [migrator.wait(timeout_s=50) for migrator in migrators]
-    outputs = [migrator.output() for migrator in migrators]
-    assert codes == [0] * MIGRATORS, outputs
-    assert sum("migrating to 0001" in output for output in outputs) == 1
-    assert snapshot.difference(expected(), snapshot.describe(empty_dsn)) == ""
-    with psycopg.connect(empty_dsn) as connection:
-        assert rows(connection, "SELECT version_num FROM pgtasks.schema_version") == [("0001",)]
 
 
 @pytest.mark.slow
