@@ -18,14 +18,23 @@ from pgtasks.errors import PayloadError
 PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
 RESULT_BYTES_MAX = 2 * 1024 * 1024
 DEPTH_MAX = 200
-# Python's own limit on reading a number back is 4300 digits.
-INTEGER_BITS_MAX = 13_000
+_KEY_CHARACTERS_SHOWN = 100
+# The largest number of bits with which no number has more than the 4300 digits that Python
+# reads back.
+INTEGER_BITS_MAX = 14_284
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_unstorable = _UNSTORABLE.search
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
-# What the encoder writes for a NUL or a surrogate. A surrogate pair (an emoji) is fine, and so
-# is a literal backslash before "u0000": the careful walk decides, this only says "look".
-_suspicious = re.compile(r"\\u(?:0000|d[89a-f])").search
+
+
+class _Fault(Exception):
+    """Something in a value that cannot be stored; its path grows while it leaves the value."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+        self.what = what
+        self.path: list[str] = []
 
 
 def dumps(value: Any, *, root: str = "payload", bytes_max: int = PAYLOAD_BYTES_MAX) -> str:
@@ -35,18 +44,22 @@ def dumps(value: Any, *, root: str = "payload", bytes_max: int = PAYLOAD_BYTES_M
     not JSON or that PostgreSQL refuses, and when it is larger than ``bytes_max``.
     """
     try:
-        text = _encode(value)
-    except (TypeError, ValueError, RecursionError):
-        _explain(value, root)
-        raise
-    if _suspicious(text) or text.count("[") + text.count("{") > DEPTH_MAX or len(text) > 4000:
-        _check(value, root, 0)
+        _check(value, DEPTH_MAX)
+    except _Fault as fault:
+        path = root + "".join(reversed(fault.path))
+        raise PayloadError(f"{path} {fault.what}", path=path) from None
+    except RecursionError:
+        raise PayloadError(f"{root} is nested too deeply for this call stack", path=root) from None
+    text = _encode(value)
+    # The text is ASCII; only a large one is worth counting as PostgreSQL will store it.
     if len(text) > bytes_max:
-        raise PayloadError(
-            f"{root} has {len(text):,} bytes of JSON, the limit is {bytes_max:,}: "
-            "keep large data elsewhere and pass a reference",
-            path=root,
-        )
+        size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+        if size > bytes_max:
+            raise PayloadError(
+                f"{root} has {size:,} bytes of JSON, the limit is {bytes_max:,}: "
+                "keep large data elsewhere and pass a reference",
+                path=root,
+            )
     return text
 
 
@@ -61,50 +74,55 @@ def loads(text: str) -> Any:
         raise PayloadError(f"payload cannot be read by Python: {type(error).__name__}: {error}") from None
 
 
-def _explain(value: Any, root: str) -> None:
-    try:
-        _check(value, root, 0)
-    except RecursionError:
-        raise PayloadError(f"{root} is nested too deeply, or contains itself", path=root) from None
+def _check(value: Any, depth_left: int) -> None:
+    """Raise a fault at the first thing in a value that cannot be stored as it is."""
+    if isinstance(value, str):
+        _check_text(value)
+    elif isinstance(value, int | None):
+        if value is not None and value.bit_length() > INTEGER_BITS_MAX:
+            raise _Fault("is a number of over 4,299 digits; pass it as a string")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise _Fault(f"is {value}, which JSON does not have; use null")
+    elif isinstance(value, dict | list | tuple):
+        if depth_left <= 0:
+            raise _Fault(f"is nested more than {DEPTH_MAX} levels deep, or contains itself")
+        (_check_object if isinstance(value, dict) else _check_array)(value, depth_left - 1)
+    else:
+        raise _Fault(f"is a {type(value).__name__}, which is not JSON; {_advice(value)}")
 
 
-def _check(value: Any, path: str, depth: int) -> None:
-    """Walk a value and raise at the first thing that cannot be stored."""
-    if depth > DEPTH_MAX:
-        raise PayloadError(f"{path} is nested more than {DEPTH_MAX} levels deep, or contains itself", path=path)
-    match value:
-        case None | bool():
-            return
-        case str():
-            _check_text(value, path)
-        case int():
-            if value.bit_length() > INTEGER_BITS_MAX:
-                raise PayloadError(f"{path} is a number of over 3,900 digits; pass it as a string", path=path)
-        case float():
-            if not math.isfinite(value):
-                raise PayloadError(f"{path} is {value}, which JSON does not have; use null", path=path)
-        case Mapping():
-            for key, item in value.items():
-                if not isinstance(key, str):
-                    raise PayloadError(f"{path} has the key {key!r}; keys must be strings", path=path)
-                _check_text(key, f"{path} (a key)")
-                _check(item, f"{path}.{key}", depth + 1)
-        case list() | tuple():
-            for index, item in enumerate(value):
-                _check(item, f"{path}[{index}]", depth + 1)
-        case _:
-            raise PayloadError(
-                f"{path} is a {type(value).__name__}, which is not JSON; {_advice(value)}",
-                path=path,
-            )
+def _check_object(value: Any, depth_left: int) -> None:
+    for key, item in value.items():
+        # json would turn 1 into "1": the handler would not get what was passed.
+        if not isinstance(key, str):
+            raise _Fault(f"has the key {key!r}; keys must be strings")
+        try:
+            _check(item, depth_left)
+        except _Fault as fault:
+            fault.path.append(f".{storable(key, _KEY_CHARACTERS_SHOWN)}")
+            raise
+        if _unstorable(key):
+            try:
+                _check_text(key)
+            except _Fault as fault:
+                raise _Fault(f"has the key {key!r}, which {fault.what}") from None
 
 
-def _check_text(text: str, path: str) -> None:
-    found = _UNSTORABLE.search(text)
-    if found is None:
-        return
-    what = "a NUL character" if found[0] == "\x00" else f"the lone surrogate U+{ord(found[0]):04X}"
-    raise PayloadError(f"{path} holds {what}, which PostgreSQL cannot store", path=path)
+def _check_array(value: Any, depth_left: int) -> None:
+    for index, item in enumerate(value):
+        try:
+            _check(item, depth_left)
+        except _Fault as fault:
+            fault.path.append(f"[{index}]")
+            raise
+
+
+def _check_text(text: str) -> None:
+    found = _unstorable(text)
+    if found is not None:
+        what = "a NUL character" if found[0] == "\x00" else f"the lone surrogate U+{ord(found[0]):04X}"
+        raise _Fault(f"holds {what}, which PostgreSQL cannot store")
 
 
 def _advice(value: object) -> str:
@@ -113,6 +131,8 @@ def _advice(value: object) -> str:
             return "pass base64 text"
         case set() | frozenset():
             return "pass a list"
+        case Mapping():
+            return "pass a dict"
         case Sequence():
             return "pass a list"
         case _ if hasattr(value, "isoformat"):
