@@ -6,16 +6,40 @@ import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, TypedDict, Unpack, get_args
 
 from pgtasks import payload as json_payload
 from pgtasks.errors import ConfigError, DatabaseError, EnqueueError, PayloadError, UniqueConflict, seconds
+from pgtasks.handlers import ArgumentsError
 from pgtasks.model import Enqueued, EnqueuedMany, NewTask, OnConflict
-from pgtasks.settings import NAME_CHARACTERS_MAX, UNIQUE_KEY_CHARACTERS_MAX, check_name
+from pgtasks.retry import MAX_ATTEMPTS_MOST
+from pgtasks.settings import (
+    NAME_CHARACTERS_MAX,
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    UNIQUE_KEY_CHARACTERS_MAX,
+    check_integer,
+    check_name,
+)
 from pgtasks.store import producing
 from pgtasks.store.session import AsyncConnection, SyncConnection, afetch_one, constraint_of, fetch_one, is_async
 
 AnyConnection: TypeAlias = SyncConnection | AsyncConnection
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """The keyword options of an enqueue; None is as good as not given."""
+
+    queue: str | None
+    priority: int | None
+    run_at: datetime | None
+    delay: float | timedelta | None
+    unique_key: str | None
+    max_attempts: int | None
+    timeout: float | timedelta | None
+    headers: dict[str, Any] | None
+    on_conflict: OnConflict | None
+    connection: AnyConnection | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +67,8 @@ class Options:
     def _check(self) -> None:
         if self.queue is not None:
             check_name(self.queue, "queue")
-        _check_integer("priority", self.priority, -32768, 32767)
-        _check_integer("max_attempts", self.max_attempts, 1, 2_147_483_647)
+        check_integer("priority", self.priority, PRIORITY_MIN, PRIORITY_MAX)
+        check_integer("max_attempts", self.max_attempts, 1, MAX_ATTEMPTS_MOST)
         if self.delay is not None:
             seconds(self.delay)
         if self.timeout is not None and seconds(self.timeout, field="timeout") == 0:
@@ -56,13 +80,14 @@ class Options:
         if self.on_conflict not in get_args(OnConflict):
             raise ConfigError(f"on_conflict must be ignore, raise or replace, got {self.on_conflict!r}")
 
-    def changed(self, **given: Any) -> Options:
+    def changed(self, **given: Unpack[EnqueueOptions]) -> Options:
         """Give these options with the given ones set; raises EnqueueError."""
         known = {option.name for option in fields(self)}
         unknown = sorted(set(given) - known)
         if unknown:
             raise EnqueueError(f"unknown option {unknown[0]!r}; options are {', '.join(sorted(known))}")
-        return replace(self, **{name: value for name, value in given.items() if value is not None})
+        chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        return replace(self, **chosen)
 
     def task(self, name: str, payload: Any, *, queue: str | None = None, priority: int | None = None) -> NewTask:
         """Make the task these options describe; raises PayloadError or EnqueueError."""
@@ -78,13 +103,6 @@ class Options:
             timeout_s=None if self.timeout is None else seconds(self.timeout),
             headers=None if self.headers is None else json_payload.dumps(self.headers, root="headers"),
         )
-
-
-def _check_integer(name: str, value: object, least: int, most: int) -> None:
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise ConfigError(f"{name} must be a whole number between {least} and {most}, got {value!r}")
 
 
 def _check_instant(run_at: object, delay: object) -> None:
@@ -121,7 +139,7 @@ class Client:
 
     def enqueue(self, task: NewTask, options: Options) -> Enqueued:
         """Add one task; raises EnqueueError, UniqueConflict or DatabaseError."""
-        statement = producing.enqueue(task, _on_conflict(options))
+        statement = producing.enqueue(task, options.on_conflict)
         connection = _sync(options.connection)
         try:
             if connection is not None:
@@ -135,7 +153,7 @@ class Client:
 
     async def aenqueue(self, task: NewTask, options: Options) -> Enqueued:
         """Add one task; raises EnqueueError, UniqueConflict or DatabaseError."""
-        statement = producing.enqueue(task, _on_conflict(options))
+        statement = producing.enqueue(task, options.on_conflict)
         connection = _async(options.connection)
         try:
             if connection is not None:
@@ -189,19 +207,14 @@ def _numbered(tasks: Iterable[NewTask]) -> Iterator[NewTask]:
             return
         except PayloadError as error:
             raise PayloadError(f"tasks[{index}]: {error}", path=error.path) from error
+        except ArgumentsError as error:
+            raise ArgumentsError(f"tasks[{index}]: {error}") from error
         except EnqueueError as error:
             raise EnqueueError(f"tasks[{index}]: {error}") from error
         if not isinstance(task, NewTask):
-            raise EnqueueError(
-                f"tasks[{index}]: expected what task.prepare(…) gives, got {type(task).__name__}"
-            )
+            raise EnqueueError(f"tasks[{index}]: expected what task.prepare(…) gives, got {type(task).__name__}")
         yield task
         index += 1
-
-
-def _on_conflict(options: Options) -> OnConflict:
-    # "raise" is decided here and not in SQL: an error there would abort the caller's transaction.
-    return "ignore" if options.on_conflict == "raise" else options.on_conflict
 
 
 def _checked(found: Enqueued | None, task: NewTask, options: Options) -> Enqueued:
@@ -214,8 +227,9 @@ def _checked(found: Enqueued | None, task: NewTask, options: Options) -> Enqueue
 
 def _refused(error: DatabaseError) -> Exception:
     """Turn a refusal of the task itself into an EnqueueError; leave trouble with the database alone."""
-    constraint = constraint_of(error)
+    # The first line only: the next ones show the row, and thus the payload.
     first_line = str(error).splitlines()[0]
+    constraint = constraint_of(error)
     if constraint is not None and error.sqlstate == "23514":
         return EnqueueError(f"refused by the database: {constraint.replace('_', ' ')} ({first_line})")
     if error.sqlstate is not None and error.sqlstate[:2] in {"22", "23", "54"}:

@@ -56,15 +56,20 @@ class PayloadError(EnqueueError):
 
 
 class UniqueConflict(EnqueueError):
-    """A living task has this ``unique_key``; ``task_id`` names it."""
+    """A living task has this ``unique_key``; ``task_id`` names it.
 
-    def __init__(self, unique_key: str, task_id: int) -> None:
+    ``position`` is the place in a bulk enqueue, whose earlier tasks count as living.
+    """
+
+    def __init__(self, unique_key: str, task_id: int, *, position: int | None = None) -> None:
+        place = "" if position is None else f"tasks[{position}]: "
         super().__init__(
-            f"unique_key {unique_key!r} belongs to living task {task_id}; "
+            f"{place}unique_key {unique_key!r} belongs to living task {task_id}; "
             'use on_conflict="ignore" to get its id or "replace" to change it while it waits'
         )
         self.unique_key = unique_key
         self.task_id = task_id
+        self.position = position
 
 
 class NotFound(PgtasksError):
