@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from pgtasks.client import AnyConnection, Client, Options
+from pgtasks.client import AnyConnection, Client, EnqueueOptions, Options
 from pgtasks.context import Context
-from pgtasks.errors import ConfigError, seconds
-from pgtasks.handlers import Handler, Handlers, handler
+from pgtasks.errors import ConfigError, EnqueueError, PayloadError, seconds
+from pgtasks.handlers import Handler, Handlers, handler, name_of
 from pgtasks.model import Enqueued, EnqueuedMany, NewTask, OnConflict
 from pgtasks.outcome import Outcome
 from pgtasks.retry import Retry
-from pgtasks.settings import QUEUE_DEFAULT, TIMEOUT_S_DEFAULT, check_name
+from pgtasks.settings import (
+    PRIORITY_MAX,
+    PRIORITY_MIN,
+    QUEUE_DEFAULT,
+    TIMEOUT_S_DEFAULT,
+    check_integer,
+    check_name,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,13 +53,16 @@ class Task(Generic[P, R]):
         return self.handler.name
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the function here and now, as if it had no decorator."""
-        given: dict[str, Any] = dict(kwargs)
-        if self.handler.context_parameter is not None:
-            bound = self.handler.signature.bind(*args, **kwargs)
-            given = {**bound.arguments, self.handler.context_parameter: Context.detached(self.name)}
-            return self.handler.function(**given)  # type: ignore[no-any-return]  # the registry forgets R
-        return self.handler.function(*args, **kwargs)  # type: ignore[no-any-return]  # the registry forgets R
+        """Run the function here and now, as if it had no decorator.
+
+        A Context parameter is filled in: task 0, its first and last attempt.
+        """
+        function, context_parameter = self.handler.function, self.handler.context_parameter
+        if context_parameter is None:
+            return function(*args, **kwargs)  # type: ignore[no-any-return]  # the registry forgets R
+        payload = self.handler.payload_of(args, kwargs)
+        payload[context_parameter] = Context.detached(self.name)
+        return function(**payload)  # type: ignore[no-any-return]  # the registry forgets R
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
         """Make a task for ``app.enqueue_many``; raises ArgumentsError, PayloadError or EnqueueError."""
@@ -69,39 +81,16 @@ class Task(Generic[P, R]):
         """Do what ``enqueue`` does, without blocking the event loop."""
         return await self._client.aenqueue(self.prepare(*args, **kwargs), self._options)
 
-    def using(
-        self,
-        *,
-        queue: str | None = None,
-        priority: int | None = None,
-        delay: float | timedelta | None = None,
-        run_at: Any = None,
-        unique_key: str | None = None,
-        max_attempts: int | None = None,
-        timeout: float | timedelta | None = None,
-        headers: dict[str, Any] | None = None,
-        on_conflict: OnConflict | None = None,
-        connection: AnyConnection | None = None,
-    ) -> Task[P, R]:
+    def using(self, **options: Unpack[EnqueueOptions]) -> Task[P, R]:
         """Give this task with options for its next enqueues; raises EnqueueError for a bad one.
 
-        ``delay`` and ``timeout`` are seconds or timedeltas, ``run_at`` a datetime with a time
-        zone. With ``connection`` the task is inserted through the caller's psycopg connection:
-        inside a transaction it exists exactly if that transaction commits.
+        ``queue``, ``priority`` (higher runs first), ``delay`` and ``timeout`` (seconds or
+        timedeltas), ``run_at`` (a datetime with a time zone), ``unique_key`` with
+        ``on_conflict`` ("ignore", "raise" or "replace"), ``max_attempts``, ``headers``; None
+        leaves an option as it was. With ``connection`` the task is inserted through the
+        caller's psycopg connection: inside a transaction it exists exactly if that commits.
         """
-        options = self._options.changed(
-            queue=queue,
-            priority=priority,
-            delay=delay,
-            run_at=run_at,
-            unique_key=unique_key,
-            max_attempts=max_attempts,
-            timeout=timeout,
-            headers=headers,
-            on_conflict=on_conflict,
-            connection=connection,
-        )
-        return Task(self.handler, self._client, options)
+        return Task(self.handler, self._client, self._options.changed(**options))
 
     def __repr__(self) -> str:
         return f"<Task {self.name!r}>"
@@ -141,6 +130,8 @@ class App:
     @overload
     def task(
         self,
+        function: None = None,
+        /,
         *,
         name: str | None = None,
         queue: str = QUEUE_DEFAULT,
@@ -165,16 +156,19 @@ class App:
 
         ``max_attempts`` is short for ``retry=Retry(max_attempts=…)``. Raises ConfigError.
         """
+        if isinstance(function, str):
+            raise ConfigError(f"@app.task takes options by name: @app.task(name={function!r})")
         policy = retry or self._retry
         if max_attempts is not None:
             if retry is not None:
                 raise ConfigError("give max_attempts or retry=Retry(max_attempts=…), not both")
-            policy = Retry(max_attempts, policy.base, policy.factor, policy.cap, policy.on, policy.never_on)
+            policy = replace(policy, max_attempts=max_attempts)
+        check_integer("priority", priority, PRIORITY_MIN, PRIORITY_MAX)
         decorator = _Decorator(
             self,
             name=name,
             queue=check_name(queue, "queue"),
-            priority=Options(priority=priority).priority or 0,
+            priority=priority,
             retry=policy,
             timeout_s=self._timeout_s if isinstance(timeout, _Unset) else _timeout_s(timeout),
         )
@@ -185,15 +179,20 @@ class App:
         self.handlers.add(one)
         return Task(one, self._client)
 
-    def enqueue(self, name: str, payload: dict[str, Any] | None = None, **options: Any) -> Enqueued:
-        """Add a task by name, for handlers that live in another program; options as in ``using``."""
-        chosen = Options().changed(**options)
-        return self._client.enqueue(chosen.task(check_name(name, "name"), payload or {}), chosen)
+    def enqueue(self, name: str, payload: dict[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        """Add a task by name, for handlers that live in another program; options as in ``Task.using``.
 
-    async def aenqueue(self, name: str, payload: dict[str, Any] | None = None, **options: Any) -> Enqueued:
+        The queue and priority that are not given are those its workers told the database.
+        """
+        task, chosen = _named(name, payload, options)
+        return self._client.enqueue(task, chosen)
+
+    async def aenqueue(
+        self, name: str, payload: dict[str, Any] | None = None, **options: Unpack[EnqueueOptions]
+    ) -> Enqueued:
         """Do what ``enqueue`` does, without blocking the event loop."""
-        chosen = Options().changed(**options)
-        return await self._client.aenqueue(chosen.task(check_name(name, "name"), payload or {}), chosen)
+        task, chosen = _named(name, payload, options)
+        return await self._client.aenqueue(task, chosen)
 
     def enqueue_many(
         self,
@@ -204,6 +203,8 @@ class App:
     ) -> EnqueuedMany:
         """Add any number of tasks, all or none, in constant memory: ``task.prepare(…)`` makes them.
 
+        With ``on_conflict="raise"`` a taken unique_key raises UniqueConflict, and none is added;
+        through a caller's ``connection`` the transaction goes on as if nothing had been tried.
         Raises EnqueueError, naming the position of a bad one, or DatabaseError.
         """
         return self._client.enqueue_many(tasks, Options(on_conflict=on_conflict, connection=connection))
@@ -223,7 +224,7 @@ class App:
 
         What it raises fails the task.
         """
-        self.before_hooks.append(hook)
+        self.before_hooks.append(_plain(hook))
         return hook
 
     def after_task(self, hook: AfterHook) -> AfterHook:
@@ -231,7 +232,7 @@ class App:
 
         What it raises is logged and changes nothing.
         """
-        self.after_hooks.append(hook)
+        self.after_hooks.append(_plain(hook))
         return hook
 
     def close(self) -> None:
@@ -255,8 +256,31 @@ class _Decorator:
     def __call__(self, function: Callable[P, R], /) -> Task[P, R]: ...
     def __call__(self, function: Callable[..., Any], /) -> Any:
         """Register the function."""
-        name = self._settings.pop("name") or function.__name__
-        return self._app.register(handler(function, name=check_name(name, "name"), **self._settings))
+        settings = dict(self._settings)
+        given = settings.pop("name")
+        name = check_name(name_of(function) if given is None else given, "name")
+        return self._app.register(handler(function, name=name, **settings))
+
+
+def _named(name: str, payload: dict[str, Any] | None, options: EnqueueOptions) -> tuple[NewTask, Options]:
+    """Check a task that is enqueued by its name alone."""
+    chosen = Options().changed(**options)
+    try:
+        check_name(name, "name")
+    except ConfigError as error:
+        raise EnqueueError(str(error)) from None
+    if payload is not None and not isinstance(payload, dict):
+        raise PayloadError(f"payload must be a dict of the handler's arguments, got {type(payload).__name__}")
+    return chosen.task(name, {} if payload is None else payload), chosen
+
+
+H = TypeVar("H", bound=Callable[..., None])
+
+
+def _plain(hook: H) -> H:
+    if inspect.iscoroutinefunction(hook):
+        raise ConfigError(f"hook {hook.__qualname__} is an async def; hooks are plain functions that return soon")
+    return hook
 
 
 def _timeout_s(timeout: Timeout) -> float | None:

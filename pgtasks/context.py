@@ -86,6 +86,4 @@ class Context:
     @classmethod
     def detached(cls, name: str) -> Context:
         """Make the context of a plain call, outside any worker: task 0, first and last attempt."""
-        return cls(
-            task_id=0, name=name, queue="", attempt=1, max_attempts=1, lease_id=0, run_at=None, deadline=None
-        )
+        return cls(task_id=0, name=name, queue="", attempt=1, max_attempts=1, lease_id=0, run_at=None, deadline=None)

@@ -90,6 +90,14 @@ class Handler:
         )
 
 
+def name_of(function: Callable[..., Any]) -> str:
+    """Give the task name a function gets when none is given; raises ConfigError when it has no name."""
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str):
+        raise ConfigError(f'{function!r} has no name of its own; give one with @app.task(name="…")')
+    return name
+
+
 def handler(
     function: Callable[..., Any], *, name: str, queue: str, priority: int, retry: Retry, timeout_s: float | None
 ) -> Handler:
@@ -98,9 +106,11 @@ def handler(
     Raises ConfigError when its parameters cannot be passed by name, or when it is a generator,
     which would never run.
     """
+    if isinstance(function, type):
+        raise ConfigError(f"task {name!r}: a handler is a def or an async def, got {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ConfigError(f"task {name!r} is a generator function; a handler is a def or an async def that returns")
-    signature, context_parameter = _split_context(function, inspect.signature(function))
+    signature, context_parameter = _split_context(function, inspect.signature(function), name)
     for parameter in signature.parameters.values():
         if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.VAR_POSITIONAL}:
             raise ConfigError(
@@ -110,7 +120,7 @@ def handler(
     return Handler(
         name=name,
         function=function,
-        kind="async" if inspect.iscoroutinefunction(function) else "thread",
+        kind="async" if _is_async(function) else "thread",
         queue=queue,
         priority=priority,
         retry=retry,
@@ -123,19 +133,34 @@ def handler(
     )
 
 
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Tell whether calling it gives a coroutine: an async def, also as a partial or as ``__call__``."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
 def _split_context(
-    function: Callable[..., Any], signature: inspect.Signature
+    function: Callable[..., Any], signature: inspect.Signature, name: str
 ) -> tuple[inspect.Signature, str | None]:
     """Take the parameter annotated with Context out of a signature."""
     try:
         hints = typing.get_type_hints(function)
     except Exception:  # noqa: BLE001 - a name that is not importable at run time says nothing about Context
         hints = dict(getattr(function, "__annotations__", {}))
-    found = [key for key in signature.parameters if hints.get(key) in (Context, "Context", "pgtasks.Context")]
+    found = [key for key in signature.parameters if _means_context(hints.get(key))]
     if not found:
         return signature, None
+    if len(found) > 1:
+        raise ConfigError(f"task {name!r} has several Context parameters: {', '.join(found)}")
     rest = [parameter for key, parameter in signature.parameters.items() if key != found[0]]
     return signature.replace(parameters=rest), found[0]
+
+
+def _means_context(hint: object) -> bool:
+    return (
+        hint is Context
+        or (isinstance(hint, str) and hint.removeprefix("pgtasks.") == "Context")
+        or Context in typing.get_args(hint)
+    )
 
 
 @dataclass

@@ -15,6 +15,8 @@ from typing import Any
 from pgtasks.errors import ConfigError
 
 MAX_ATTEMPTS_DEFAULT = 10
+# What the column holds.
+MAX_ATTEMPTS_MOST = 2_147_483_647
 DELAY_S_MIN = 0.01
 
 
@@ -42,8 +44,10 @@ class Retry:
         """Refuse a policy that cannot be meant, naming the field."""
         if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int):
             raise ConfigError(f"Retry(max_attempts=) must be a whole number, got {self.max_attempts!r}")
-        if not 1 <= self.max_attempts <= 2_147_483_647:
-            raise ConfigError(f"Retry(max_attempts=) must be at least 1, got {self.max_attempts}")
+        if not 1 <= self.max_attempts <= MAX_ATTEMPTS_MOST:
+            raise ConfigError(
+                f"Retry(max_attempts=) must be between 1 and {MAX_ATTEMPTS_MOST}, got {self.max_attempts}"
+            )
         for field, least in (("base", 0.0), ("factor", 1.0), ("cap", 0.0)):
             value = getattr(self, field)
             if not isinstance(value, int | float) or not math.isfinite(value) or value < least:

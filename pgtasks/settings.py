@@ -20,6 +20,7 @@ QUEUE_DEFAULT = "default"
 TIMEOUT_S_DEFAULT = 1800.0
 NAME_CHARACTERS_MAX = 200
 UNIQUE_KEY_CHARACTERS_MAX = 500
+PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,29 +46,46 @@ class QueueSlots:
 CONCURRENCY_MAX = 10_000
 
 
-def _setting(env: str, help_text: str, default: Any, least: float | None = None, most: float | None = None) -> Any:
-    return field(default=default, metadata={"env": env, "help": help_text, "least": least, "most": most})
+def _about(env: str, help_text: str, least: float | None = None, most: float | None = None) -> dict[str, Any]:
+    return {"env": env, "help": help_text, "least": least, "most": most}
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How one worker process behaves. Times are seconds; validated when made (ConfigError)."""
 
-    dsn: str = _setting("PGTASKS_DSN", "PostgreSQL connection string", "")
-    queues: tuple[QueueSlots, ...] = _setting("PGTASKS_QUEUES", "queues to serve, comma-separated QUEUE[:SLOTS]", ())
-    concurrency: int = _setting("PGTASKS_CONCURRENCY", "tasks that run at once", 100, 1, CONCURRENCY_MAX)
-    lease_s: float = _setting("PGTASKS_LEASE", "seconds after which a silent worker's tasks go to others", 30.0, 1, 3600)
-    sweep_interval_s: float = _setting("PGTASKS_SWEEP_INTERVAL", "seconds between looks for expired leases", 5.0, 0.1, 600)
-    shutdown_grace_s: float = _setting(
-        "PGTASKS_SHUTDOWN_GRACE", "seconds that running tasks get to finish after SIGTERM", 30.0, 0, 86400
+    # Not in the repr, because it may hold a password.
+    dsn: str = field(default="", repr=False, metadata=_about("PGTASKS_DSN", "PostgreSQL connection string"))
+    queues: tuple[QueueSlots, ...] = field(
+        default=(), metadata=_about("PGTASKS_QUEUES", "queues to serve, comma-separated QUEUE[:SLOTS]")
     )
-    safety_poll_s: float = _setting(
-        "PGTASKS_SAFETY_POLL", "longest sleep of an idle worker, in seconds, whatever notifications say", 5.0, 0.05, 60
+    concurrency: int = field(
+        default=100, metadata=_about("PGTASKS_CONCURRENCY", "tasks that run at once", 1, CONCURRENCY_MAX)
     )
-    pooler: Pooler = _setting("PGTASKS_POOLER", "none, or transaction when the DSN leads through such a pooler", "none")
-    drain: bool = _setting("PGTASKS_DRAIN", "work until nothing is due, then stop", False)
-    log_format: LogFormat = _setting("PGTASKS_LOG_FORMAT", "text or json", "text")
-    log_level: str = _setting("PGTASKS_LOG_LEVEL", "debug, info, warning or error", "info")
+    lease_s: float = field(
+        default=30.0,
+        metadata=_about("PGTASKS_LEASE", "seconds after which a silent worker's tasks go to others", 1, 3600),
+    )
+    sweep_interval_s: float = field(
+        default=5.0, metadata=_about("PGTASKS_SWEEP_INTERVAL", "seconds between looks for expired leases", 0.1, 600)
+    )
+    shutdown_grace_s: float = field(
+        default=30.0,
+        metadata=_about("PGTASKS_SHUTDOWN_GRACE", "seconds that running tasks get to finish after SIGTERM", 0, 86400),
+    )
+    safety_poll_s: float = field(
+        default=5.0,
+        metadata=_about(
+            "PGTASKS_SAFETY_POLL", "longest sleep of an idle worker, in seconds, whatever notifications say", 0.05, 60
+        ),
+    )
+    pooler: Pooler = field(
+        default="none",
+        metadata=_about("PGTASKS_POOLER", "none, or transaction when the DSN leads through such a pooler"),
+    )
+    drain: bool = field(default=False, metadata=_about("PGTASKS_DRAIN", "work until nothing is due, then stop"))
+    log_format: LogFormat = field(default="text", metadata=_about("PGTASKS_LOG_FORMAT", "text or json"))
+    log_level: str = field(default="info", metadata=_about("PGTASKS_LOG_LEVEL", "debug, info, warning or error"))
 
     def __post_init__(self) -> None:
         """Refuse values out of range, naming the setting and its range."""
@@ -125,12 +143,15 @@ def _refuse_misspelt(environ: Mapping[str, str], known: Mapping[str, Any]) -> No
             raise ConfigError(f"unknown environment variable {variable}; did you mean {close[0]}?")
 
 
+_BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+
+
 def _read(variable: str, name: str, text: str) -> Any:
     default = {setting.name: setting.default for setting in fields(WorkerSettings)}[name]
     try:
         match default:
             case bool():
-                return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+                return _BOOLEANS[text.strip().lower()]
             case int():
                 return int(text)
             case float():
@@ -138,8 +159,17 @@ def _read(variable: str, name: str, text: str) -> Any:
             case tuple():
                 return tuple(QueueSlots.parse(part.strip()) for part in text.split(","))
     except (ValueError, KeyError):
-        raise ConfigError(f"{variable}={text!r} cannot be read as a value for {flag_of(name)}") from None
+        expected = {bool: "true or false", int: "a whole number", float: "a number of seconds"}[type(default)]
+        raise ConfigError(f"{variable}={text!r} must be {expected} (it is what {flag_of(name)} sets)") from None
     return text
+
+
+def check_integer(what: str, value: object, least: int, most: int) -> None:
+    """Raise ConfigError, naming ``what``, unless the value is None or a whole number in the range."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise ConfigError(f"{what} must be a whole number between {least} and {most}, got {value!r}")
 
 
 def check_name(name: object, what: str) -> str:
