@@ -6,11 +6,13 @@ import random
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pgtasks.errors import Cancel, LeaseLost, PayloadError, PermanentError, RetryLater, Snooze, TaskTimeout
+from pgtasks.errors import Cancel, LeaseLost, PayloadError, PermanentError, RetryLater, Snooze, TaskTimeout, seconds
+from pgtasks.payload import storable
 from pgtasks.retry import Retry
 
 DeadReason = Literal["exhausted", "permanent"]
 AttemptOutcome = Literal["failed", "timed_out", "cancelled"]
+REASON_CHARACTERS_MAX = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,24 +102,33 @@ def decide(
 
     ``error`` is what the handler raised, or the engine's own reason for stopping it
     (TaskTimeout, CancelRequested, StopRequested, LeaseLost). Pure: chance comes from ``rng``.
+    Raises ConfigError when a handler steers with a delay that is none.
     """
+    steered = _steered(error)
+    if steered is not None:
+        return steered
+    if isinstance(error, PermanentError | PayloadError):
+        return Dead("permanent", failure)
+    if attempt >= max_attempts:
+        return Dead("exhausted", failure)
+    if isinstance(error, RetryLater):
+        return RetryIn(seconds(error.delay_s), failure)
+    if isinstance(error, TaskTimeout) or policy.retries(error):
+        return RetryIn(policy.delay_s(attempt, rng), failure)
+    return Dead("permanent", failure)
+
+
+def _steered(error: BaseException) -> Outcome | None:
+    """Give the outcome of an end that is no failure; None for a failure."""
     match error:
         case Snooze():
-            return Snoozed(error.delay_s)
+            return Snoozed(seconds(error.delay_s))
         case Cancel():
-            return Cancelled(error.reason)
+            return Cancelled(storable(str(error.reason), REASON_CHARACTERS_MAX))
         case CancelRequested():
             return Cancelled("cancelled while it ran")
         case StopRequested():
             return Released()
         case LeaseLost():
             return Lost()
-        case PermanentError() | PayloadError():
-            return Dead("permanent", failure)
-    if attempt >= max_attempts:
-        return Dead("exhausted", failure)
-    if isinstance(error, RetryLater):
-        return RetryIn(error.delay_s, failure)
-    if isinstance(error, TaskTimeout) or policy.retries(error):
-        return RetryIn(policy.delay_s(attempt, rng), failure)
-    return Dead("permanent", failure)
+    return None

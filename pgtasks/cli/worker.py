@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -16,6 +17,8 @@ from pgtasks.errors import ConfigError
 from pgtasks.settings import QueueSlots, worker_settings
 
 Seconds = float | None
+# How long threads that handlers left behind may keep the process after all is done.
+EXIT_S = 0.3
 
 
 def worker(
@@ -93,15 +96,23 @@ def worker(
 
     from pgtasks.cli import apps, logs
 
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        # Until the worker listens to them; as process 1 of a container nothing else would end it.
+        signal.signal(number, _leave)
     loaded = apps.load_app(app)
     with _database_of(loaded, settings.dsn) as used:
         logs.configure(settings.log_format, settings.log_level)
         from pgtasks import schema
-        from pgtasks.engine.worker import run
+        from pgtasks.engine.worker import leave_within, run
 
         schema.require(schema.check(used, pooler=settings.pooler))
+        code = run(loaded, replace(settings, dsn=used))
+    leave_within(EXIT_S, code)
+    raise typer.Exit(code)
 
-        raise typer.Exit(run(loaded, replace(settings, dsn=used)))
+
+def _leave(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit(0)
 
 
 @contextmanager

@@ -12,20 +12,25 @@ import random
 import threading
 import time
 import traceback
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from pgtasks import events
 from pgtasks.app import AfterHook, BeforeHook
 from pgtasks.context import Context
-from pgtasks.errors import LeaseLost, PayloadError, TaskTimeout
+from pgtasks.errors import LeaseLost, PayloadError, PermanentError, PgtasksError, Steer, TaskTimeout
 from pgtasks.handlers import Handler
 from pgtasks.model import Claimed
-from pgtasks.outcome import CancelRequested, Completed, Failure, Outcome, decide, max_attempts_of
+from pgtasks.outcome import AttemptOutcome, CancelRequested, Completed, Failure, Outcome, decide, max_attempts_of
 from pgtasks.payload import RESULT_BYTES_MAX, dumps, loads, storable
 
 MESSAGE_CHARACTERS_MAX = 4_000
 TRACEBACK_CHARACTERS_MAX = 16_000
+_NOT_AWAITED = (
+    "the handler returned a coroutine that nobody awaited, so its work was not done: make it an async def, "
+    "or await what it returns"
+)
 
 
 class Attempt:
@@ -37,9 +42,11 @@ class Attempt:
 
     __slots__ = (
         "abandoned",
+        "begun",
         "context",
         "deadline",
         "handler",
+        "hooked",
         "queue",
         "settled",
         "started",
@@ -58,7 +65,9 @@ class Attempt:
         self.context: Context | None = None
         self.stop_reason: BaseException | None = None
         self.stopped_at = 0.0
+        self.begun = False
         self.abandoned = False
+        self.hooked = False
         self.settled = False
 
     @property
@@ -109,9 +118,11 @@ class Judge:
         self._before, self._after = before, after
         self._seed = seed
         self._local = threading.local()
+        self._hook_lock = threading.Lock()
 
     def arguments(self, attempt: Attempt) -> dict[str, Any]:
         """Give the handler's arguments, after the before-hooks; raises whatever is wrong with them."""
+        attempt.begun = True
         if attempt.stop_reason is not None:
             raise attempt.stop_reason
         text = attempt.task.payload
@@ -121,33 +132,66 @@ class Judge:
         return arguments
 
     def returned(self, attempt: Attempt, result: object) -> Outcome:
-        """Decide about an attempt whose handler returned."""
-        outcome = Completed() if result is None else _completed(result)
-        if self._after:
-            self._run_after(attempt, outcome)
+        """Decide about an attempt whose handler returned, and run the after-hooks; never raises."""
+        if result is None:
+            outcome: Outcome = Completed()
+        elif asyncio.iscoroutine(result):
+            # Whatever the coroutine was to do has not been done, and would not be on a retry.
+            result.close()
+            return self.raised(attempt, PermanentError(_NOT_AWAITED))
+        else:
+            outcome = _completed(result)
+        self.run_after(attempt, outcome)
         return outcome
 
     def raised(self, attempt: Attempt, error: BaseException) -> Outcome:
-        """Decide about an attempt that ended in an exception, the engine's own reasons included."""
-        if attempt.stop_reason is not None and isinstance(error, asyncio.CancelledError):
-            error = attempt.stop_reason
-        outcome = decide(
+        """Decide about an attempt that ended in an exception, and run the after-hooks; never raises."""
+        outcome = self.judge(attempt, error)
+        self.run_after(attempt, outcome)
+        return outcome
+
+    def judge(self, attempt: Attempt, error: BaseException) -> Outcome:
+        """Decide about an attempt that ended in an exception; never raises.
+
+        What a handler raises after it was stopped is taken for a consequence of the stop, unless
+        it says on purpose what becomes of the task: code that turns a cancellation into an error
+        of its own must not cost an attempt when a worker stops.
+        """
+        failure = describe(error)
+        reason = attempt.stop_reason
+        if reason is not None and reason is not error and not isinstance(error, Steer):
+            failure = replace(describe(reason), traceback=failure.traceback)
+            error = reason
+        elif isinstance(error, LeaseLost) and reason is None:
+            # Raised by a handler for reasons of its own: the lease is in good order.
+            error = PgtasksError(failure.message)
+        try:
+            return self._decide(attempt, error, failure)
+        except BaseException as second:  # noqa: BLE001 - a steering exception's attributes are the handler's code
+            return self._decide(attempt, second, describe(second))
+
+    def _decide(self, attempt: Attempt, error: BaseException, failure: Failure) -> Outcome:
+        return decide(
             error,
-            describe(error),
+            failure,
             attempt=attempt.task.attempt,
             max_attempts=attempt.max_attempts,
             policy=attempt.handler.retry,
             rng=self._rng(),
         )
-        if self._after:
-            self._run_after(attempt, outcome)
-        return outcome
 
-    def _run_after(self, attempt: Attempt, outcome: Outcome) -> None:
+    def run_after(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Run the after-hooks, once for each attempt, whoever decided about it; never raises."""
+        if not self._after:
+            return
+        with self._hook_lock:
+            if attempt.hooked:
+                return
+            attempt.hooked = True
         for hook in self._after:
             try:
                 hook(attempt.make_context(), outcome)
-            except Exception as error:  # noqa: BLE001 - the outcome is decided; a hook cannot change it
+            except BaseException as error:  # noqa: BLE001 - the outcome is decided; a hook cannot change it
                 events.LOGGER.error(
                     "after-hook failed",
                     exc_info=error,
@@ -171,9 +215,6 @@ def _completed(result: object) -> Completed:
         note = str(error)
     except BaseException as error:  # noqa: BLE001 - a result's own code may raise anything while it is encoded
         note = f"{type(error).__name__}: {text_of(error)}"
-    close = getattr(result, "close", None)
-    if asyncio.iscoroutine(result) and close is not None:
-        close()
     return Completed(None, storable(f"result not stored: {note}", MESSAGE_CHARACTERS_MAX))
 
 
@@ -181,18 +222,14 @@ def describe(error: BaseException) -> Failure:
     """Put an exception into words that any text column takes; never raises."""
     kind = type(error)
     error_class = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    match error:
-        case TaskTimeout():
-            outcome = "timed_out"
-        case CancelRequested():
-            outcome = "cancelled"
-        case _:
-            outcome = "failed"
+    outcome: AttemptOutcome = "failed"
+    if isinstance(error, TaskTimeout | CancelRequested):
+        outcome = "timed_out" if isinstance(error, TaskTimeout) else "cancelled"
     return Failure(
         error_class=storable(error_class, 200),
         message=storable(text_of(error), MESSAGE_CHARACTERS_MAX),
         traceback=storable(_traceback(error), TRACEBACK_CHARACTERS_MAX),
-        outcome=outcome,  # type: ignore[arg-type]  # mypy widens the literals of a match
+        outcome=outcome,
     )
 
 
@@ -205,8 +242,6 @@ def text_of(error: BaseException) -> str:
 
 
 def _traceback(error: BaseException) -> str:
-    if isinstance(error, TaskTimeout | CancelRequested):
-        return ""
     try:
         lines = traceback.format_exception(type(error), error, _own_frames_skipped(error.__traceback__), limit=-50)
         return "".join(lines)

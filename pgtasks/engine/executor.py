@@ -12,8 +12,10 @@ until then, so that the number of running handlers never exceeds the limit.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pgtasks import events
 from pgtasks.app import App
@@ -22,13 +24,20 @@ from pgtasks.engine.leases import Leases
 from pgtasks.engine.runners import AsyncRunner, Finished, ThreadRunner
 from pgtasks.engine.slots import Slots
 from pgtasks.errors import LeaseLost, TaskTimeout
+from pgtasks.handlers import handler as describe_handler
 from pgtasks.model import Claimed
-from pgtasks.outcome import CancelRequested, Cancelled, Dead, Lost, Outcome, RetryIn, StopRequested
+from pgtasks.outcome import Cancelled, CancelRequested, Dead, Outcome, Released, RetryIn, Snoozed, StopRequested
+from pgtasks.retry import Retry
 
 ABANDON_S = 5.0
 WATCH_S = 0.1
 SLOW_LOOP_S = 1.0
+UNKNOWN_DELAY_S = 30.0
 OnOutcomes = Callable[[Finished], None]
+
+
+class LeaseInDoubt(StopRequested):
+    """Stands for "the database did not answer in time": the task is released, under its lease."""
 
 
 class Executor:
@@ -40,14 +49,18 @@ class Executor:
         self._judge = Judge(app.before_hooks, app.after_hooks)
         self._async: AsyncRunner | None = None
         self._threads: ThreadRunner | None = None
-        self._running: dict[int, Attempt] = {}
+        # In the order of their start. By attempt and not by task id: a task whose lease was lost
+        # may be claimed again here while its old handler is still ending.
+        self._running: dict[Attempt, None] = {}
         self._stuck: set[Attempt] = set()
         self._slow_said = False
         self.slot_freed = asyncio.Event()
+        # Cleared when the worker stops: what a claim under way still brings is released.
+        self.accepting = True
 
-    def task_ids(self) -> list[int]:
-        """Give the ids of the running tasks; callable from any thread."""
-        return list(self._running)
+    def held(self) -> list[tuple[int, int]]:
+        """Give (task id, lease id) of the running tasks; callable from any thread."""
+        return [(attempt.task.id, attempt.task.lease_id) for attempt in list(self._running)]
 
     @property
     def running(self) -> int:
@@ -66,15 +79,28 @@ class Executor:
         handlers = self._app.handlers
         coroutines: list[Attempt] = []
         functions: list[Attempt] = []
+        returned: Finished = []
         for task in tasks:
-            handler = handlers[task.name]
+            handler = handlers.get(task.name)
+            if handler is None or not self.accepting:
+                returned.append(self._returned(queue, task, now))
+                continue
             attempt = Attempt(task, handler, queue, now)
-            self._running[task.id] = attempt
+            self._running[attempt] = None
             (coroutines if handler.kind == "async" else functions).append(attempt)
         if coroutines:
             self._async_runner().submit(coroutines)
         if functions:
             self._thread_runner().submit(functions)
+        if returned:
+            self._take(returned)
+
+    def _returned(self, queue: str, task: Claimed, now: float) -> tuple[Attempt, Outcome]:
+        """Give a task back that came too late, or that no handler fits (claims name the handlers)."""
+        if not self.accepting:
+            return Attempt(task, _NOBODY, queue, now), Released()
+        events.error("claimed a task without a handler", task_id=task.id, task=task.name)
+        return Attempt(task, _NOBODY, queue, now), Snoozed(UNKNOWN_DELAY_S)
 
     def _async_runner(self) -> AsyncRunner:
         if self._async is None:
@@ -87,8 +113,9 @@ class Executor:
         return self._threads
 
     def _deliver(self, finished: Finished) -> None:
-        """Take outcomes from a runner's thread to the engine's loop."""
-        self._engine_loop.call_soon_threadsafe(self._take, finished)
+        """Take outcomes from a runner's thread to the engine's loop, unless that has ended."""
+        with contextlib.suppress(RuntimeError):
+            self._engine_loop.call_soon_threadsafe(self._take, finished)
 
     def _take(self, finished: Finished) -> None:
         outcomes: Finished = []
@@ -98,7 +125,7 @@ class Executor:
                 self._stuck.discard(attempt)
                 events.info("stuck handler ended", **_facts(attempt))
                 continue
-            self._running.pop(attempt.task.id, None)
+            self._running.pop(attempt, None)
             outcomes.append((attempt, outcome))
             if type(outcome) in _REPORTED:
                 _report(attempt, outcome)
@@ -114,43 +141,64 @@ class Executor:
 
     def cancel(self, task_id: int) -> None:
         """Stop a task because somebody cancelled it; nothing happens when it is not running here."""
-        attempt = self._running.get(task_id)
-        if attempt is not None:
-            self._stop(attempt, CancelRequested())
+        for attempt in list(self._running):
+            if attempt.task.id == task_id:
+                self._stop(attempt, CancelRequested())
 
-    def lose(self, lease_ids: set[int], why: str) -> None:
-        """Stop the tasks of leases that ended."""
-        lost = [attempt for attempt in self._running.values() if attempt.task.lease_id in lease_ids]
-        fresh = [attempt for attempt in lost if attempt.stop_reason is None]
+    def lose(self, lease_ids: Collection[int], why: str) -> None:
+        """Stop the tasks of leases that ended; whatever they still do is dropped."""
+        self._end([attempt for attempt in self._running if attempt.task.lease_id in lease_ids], LeaseLost, why)
+
+    def lose_tasks(self, tasks: Collection[tuple[int, int]], why: str) -> None:
+        """Stop single tasks, (task id, lease id), that no longer belong to their lease."""
+        self._end(
+            [attempt for attempt in self._running if (attempt.task.id, attempt.task.lease_id) in tasks], LeaseLost, why
+        )
+
+    def doubt(self, lease_ids: Collection[int], why: str) -> None:
+        """Stop the tasks of leases that may have ended; they are given back if they have not."""
+        self._end([attempt for attempt in self._running if attempt.task.lease_id in lease_ids], LeaseInDoubt, why)
+
+    def _end(self, attempts: list[Attempt], reason: type[LeaseLost | LeaseInDoubt], why: str) -> None:
+        for attempt in attempts:
+            if reason is LeaseLost and isinstance(attempt.stop_reason, LeaseInDoubt):
+                attempt.stop_reason = None
+        fresh = [attempt for attempt in attempts if attempt.stop_reason is None]
         for attempt in fresh:
-            self._stop(attempt, LeaseLost(f"the lease of task {attempt.task.id} ended: {why}"))
+            self._stop(attempt, reason(f"the lease of task {attempt.task.id} ended: {why}"))
         if fresh:
             events.warning(
-                "lease lost", why=why, leases=sorted(lease_ids)[:10], tasks=[a.task.id for a in fresh][:10], count=len(fresh)
+                "lease lost" if reason is LeaseLost else "lease in doubt",
+                why=why,
+                leases=sorted({attempt.task.lease_id for attempt in fresh})[:10],
+                tasks=[attempt.task.id for attempt in fresh][:10],
+                count=len(fresh),
             )
 
     def stop_all(self) -> None:
         """Stop every running task; each is released unless its handler ends otherwise first."""
-        for attempt in list(self._running.values()):
+        for attempt in list(self._running):
             self._stop(attempt, StopRequested())
 
     def abandon_all(self) -> None:
         """Decide about everything that still runs, without its handler: the process is about to end."""
-        self._abandon(list(self._running.values()))
+        self._abandon(list(self._running))
 
     async def watch(self) -> float:
         """Do one round of the watchdog: time limits, untrusted leases, ignored stops, a blocked loop."""
         now = time.monotonic()
-        expired = self._leases.expired(now)
-        if expired:
-            self.lose(expired, "it could not be renewed in time")
+        untrusted = self._leases.untrusted(now)
+        self.doubt(untrusted.in_doubt, "the database did not answer in time")
+        self.lose(untrusted.let_go, "this process stood still for too long to renew it")
         ignored = []
-        for attempt in self._running.values():
-            if attempt.stop_reason is not None:
+        for attempt in self._running:
+            # One in doubt that does not stop goes on: its outcome counts if the lease turns out to be kept.
+            if attempt.stop_reason is not None and not isinstance(attempt.stop_reason, LeaseInDoubt):
                 if now - attempt.stopped_at > ABANDON_S:
                     ignored.append(attempt)
             elif attempt.deadline is not None and now >= attempt.deadline:
                 limit_s = attempt.deadline - attempt.started
+                attempt.stop_reason = None
                 self._stop(attempt, TaskTimeout(f"ran longer than its timeout of {limit_s:g} s"))
         if ignored:
             self._abandon(ignored)
@@ -161,10 +209,10 @@ class Executor:
         outcomes: Finished = []
         for attempt in attempts:
             attempt.abandoned = True
-            self._running.pop(attempt.task.id, None)
+            self._running.pop(attempt, None)
             self._stuck.add(attempt)
             reason = attempt.stop_reason or StopRequested()
-            outcome = self._judge.raised(attempt, reason)
+            outcome = self._judge.judge(attempt, reason)
             outcomes.append((attempt, outcome))
             events.warning(
                 "handler ignored its stop", **_facts(attempt), reason=type(reason).__name__, stuck=len(self._stuck)
@@ -173,10 +221,16 @@ class Executor:
                 _report(attempt, outcome)
         if outcomes:
             self._on_outcomes(outcomes)
+            # After-hooks are users' code: not on this loop.
+            threading.Thread(target=self._hook, args=(outcomes,), name="pgtasks-hooks", daemon=True).start()
+
+    def _hook(self, outcomes: Finished) -> None:
+        for attempt, outcome in outcomes:
+            self._judge.run_after(attempt, outcome)
 
     def _watch_loop(self) -> None:
         """Name the handler that blocks the handlers' loop, once per blockage."""
-        if self._async is None:
+        if self._async is None or not (self._running or self._stuck):
             return
         blocked_s = self._async.blocked_for_s()
         if blocked_s < SLOW_LOOP_S:
@@ -192,13 +246,15 @@ class Executor:
             )
 
     def close(self) -> None:
-        """End the runners."""
+        """End the runners; takes up to ``runners.CLOSE_S``."""
         for runner in (self._async, self._threads):
             if runner is not None:
                 runner.close()
 
 
-_REPORTED = frozenset({RetryIn, Dead, Cancelled, Lost})
+# Stands in for the handler of a task whose handler is missing.
+_NOBODY = describe_handler(lambda: None, name="", queue="", priority=0, retry=Retry(), timeout_s=None)
+_REPORTED = frozenset({RetryIn, Dead, Cancelled})
 
 
 def _facts(attempt: Attempt) -> dict[str, object]:
@@ -225,8 +281,6 @@ def _report(attempt: Attempt, outcome: Outcome) -> None:
             )
         case Cancelled():
             events.info("task cancelled", **facts, reason=_first_line(outcome.reason))
-        case Lost():
-            events.info("result dropped, lease lost", **facts)
         case _:
             events.debug("task ended", **facts, outcome=type(outcome).__name__)
 

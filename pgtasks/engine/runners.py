@@ -8,6 +8,7 @@ running a small handler.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import threading
 import time
@@ -15,11 +16,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from pgtasks import events
 from pgtasks.engine.attempt import Attempt, Judge
 from pgtasks.outcome import Outcome
 
 Finished = list[tuple[Attempt, Outcome]]
 Deliver = Callable[[Finished], None]
+# How long a runner's end may take, with whatever handlers left behind.
+CLOSE_S = 0.4
 
 
 class Runner(Protocol):
@@ -38,12 +42,13 @@ class Runner(Protocol):
 class AsyncRunner:
     """Runs ``async def`` handlers on an event loop in a thread of its own."""
 
-    def __init__(self, judge: Judge, deliver: Deliver, at_end: Callable[[], object] | None = None) -> None:
-        self._judge, self._deliver, self._at_end = judge, deliver, at_end
+    def __init__(self, judge: Judge, deliver: Deliver) -> None:
+        self._judge, self._deliver = judge, deliver
         self._finished: Finished = []
         # The loop itself keeps only weak references to its tasks.
         self._tasks: dict[Attempt, asyncio.Task[None]] = {}
         self._loop = asyncio.new_event_loop()
+        self._closing = False
         self._thread = threading.Thread(target=self._run_loop, name="pgtasks-handlers", daemon=True)
         self._thread.start()
         self._echo_at = time.monotonic()
@@ -71,21 +76,41 @@ class AsyncRunner:
         self._loop.call_soon_threadsafe(self._cancel, attempt)
 
     def _cancel(self, attempt: Attempt) -> None:
+        # A task that has not begun would end without running a line of ours, and its attempt
+        # without an outcome. When it begins, it sees the stop reason.
         task = self._tasks.get(attempt)
-        if task is not None:
+        if task is not None and attempt.begun:
             task.cancel()
 
     def close(self) -> None:
-        """Stop the loop, unless a handler blocks it."""
+        """End the loop and what handlers left on it; a handler that blocks it is left to its thread."""
+        self._closing = True
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=0.5)
+        self._thread.join(timeout=CLOSE_S)
 
     def _echo(self) -> None:
         self._echo_at = time.monotonic()
 
     def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not self._closing:
+            # What a handler started besides may raise SystemExit or stop the loop as well.
+            try:
+                self._loop.run_forever()
+            except BaseException as error:  # noqa: BLE001 - the other handlers' tasks go on
+                events.LOGGER.error("a background task of a handler tried to end the process", exc_info=error)
+        with contextlib.suppress(BaseException):
+            self._loop.run_until_complete(self._clear())
+            self._loop.close()
+
+    async def _clear(self) -> None:
+        """Cancel what is left, and close what lives as long as the loop (the pool of aenqueue)."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=CLOSE_S / 2)
+        await self._loop.shutdown_asyncgens()
 
     def _start(self, batch: list[Attempt]) -> None:
         create, tasks = self._loop.create_task, self._tasks
@@ -124,14 +149,35 @@ class ThreadRunner:
     def submit(self, batch: list[Attempt]) -> None:
         """Queue these attempts, with as many threads as it takes to start them at once."""
         with self._lock:
-            missing = min(len(batch) - self._idle, self._threads_max - self._threads)
-            self._threads += max(0, missing)
+            missing = max(0, min(len(batch) - self._idle, self._threads_max - self._threads))
+            self._threads += missing
             # Spoken for: a thread counts as idle again only after its next attempt.
             self._idle = max(0, self._idle - len(batch))
         for attempt in batch:
             self._inbox.put(attempt)
-        for _ in range(missing):
-            threading.Thread(target=self._work, name="pgtasks-handler", daemon=True).start()
+        for number in range(missing):
+            try:
+                threading.Thread(target=self._work, name="pgtasks-handler", daemon=True).start()
+            except RuntimeError as error:
+                # The system's limit on threads: the attempts wait for the threads there are.
+                self._no_thread(missing - number, error)
+                return
+
+    def _no_thread(self, missing: int, error: RuntimeError) -> None:
+        with self._lock:
+            self._threads -= missing
+            alone = self._threads == 0
+        events.error("no more threads for handlers", threads=self._threads, error=str(error))
+        if alone:
+            self._end_unstarted(error)
+
+    def _end_unstarted(self, error: RuntimeError) -> None:
+        """Fail what no thread will ever take."""
+        finished: Finished = []
+        with contextlib.suppress(queue.Empty):
+            while (attempt := self._inbox.get_nowait()) is not None:
+                finished.append((attempt, self._judge.judge(attempt, error)))
+        self._deliver(finished)
 
     def interrupt(self, attempt: Attempt) -> None:
         """Do nothing: a thread cannot be interrupted; its handler may ask ``Context.cancelled``."""

@@ -3,8 +3,9 @@
 Stopping. The first SIGTERM, SIGINT or SIGHUP ends claiming; running tasks get the grace time;
 what still runs then is stopped and released, no attempt charged; outcomes are flushed; exit 0.
 A second signal skips the grace and exits with 130; a third ends the process on the spot.
-If the database is away, the flush is tried until the deadline plus a second, and the exit
-code is 1: the leases then expire, and other workers run those tasks again.
+If the database is away, the flush is tried until the grace time is over, half a second at
+least, and the exit code is 1: the leases then expire, and other workers run those tasks again.
+A signal during the start, also while waiting for an answer of the database, ends it with 0.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ import random
 import signal
 import socket
 import sys
+import threading
 import time
 import uuid
+from collections.abc import Callable
+from functools import partial
 
 from pgtasks import __version__, events
 from pgtasks.app import App
@@ -26,7 +30,7 @@ from pgtasks.engine.bell import Bell
 from pgtasks.engine.claimer import Claimer
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.executor import Executor
-from pgtasks.engine.heartbeat import Heartbeat
+from pgtasks.engine.heartbeat import Heartbeat, beat_deadline_s
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.maintenance import Sweeper, Tidier
 from pgtasks.engine.periodic import repeat, wait_for_any
@@ -35,12 +39,13 @@ from pgtasks.errors import PgtasksError
 from pgtasks.model import WorkerInfo
 from pgtasks.settings import QUEUE_DEFAULT, QueueSlots, WorkerSettings
 from pgtasks.store import statements
-from pgtasks.store.link import Link, ThreadLink
+from pgtasks.store.link import Link
 
 EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
 # After the grace time: how long stopped handlers get to end, then how long the flush gets.
-STOP_S = 0.4
-FLUSH_S = 0.5
+STOP_S = 0.2
+FLUSH_S = 0.2
+LEAVE_S = 0.2
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIGNALS_TO_DIE = 3
 
@@ -48,28 +53,58 @@ _SIGNALS_TO_DIE = 3
 def run(app: App, settings: WorkerSettings) -> int:
     """Run a worker until it is stopped; gives the process's exit code.
 
-    Raises DatabaseUnavailable when the database cannot be reached at the start.
+    Raises DatabaseUnavailable when the database cannot be reached at the start. Must be called
+    in the main thread, which is the one that gets signals.
     """
-    with asyncio.Runner() as runner:
-        worker = runner.run(_started(app, settings))
-        code = runner.run(worker.work())
-        if worker.executor.stuck:
-            # A handler that never ends must not keep the process; everything is written.
-            logging.shutdown()
+    try:
+        return asyncio.run(_run(app, settings))
+    finally:
+        app.close()
+
+
+async def _run(app: App, settings: WorkerSettings) -> int:
+    worker = Worker(app, settings)
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, worker.on_signal, number)
+    os.register_at_fork(after_in_child=partial(_give_signals_back, os.getpid()))
+    try:
+        if not await worker.introduce():
+            return EXIT_INTERRUPTED if worker.interrupted else EXIT_OK
+        return await worker.work()
+    finally:
+        await worker.close()
+
+
+def leave_within(limit_s: float, code: int) -> None:
+    """End this process with a code after a time at most, whatever its threads still do.
+
+    Python waits for threads that a handler started (``asyncio.to_thread``) before it ends.
+    Everything is written when this is called, so they must not keep the process.
+    """
+
+    def leave() -> None:
+        logging.shutdown()
+        with contextlib.suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(code)
-    return code
+        os._exit(code)
+
+    timer = threading.Timer(limit_s, leave)
+    timer.daemon = True
+    timer.start()
 
 
-async def _started(app: App, settings: WorkerSettings) -> Worker:
-    worker = Worker(app, settings)
-    try:
-        await worker.introduce()
-    except BaseException:
-        await worker.close()
-        raise
-    return worker
+def _give_signals_back(worker_pid: int) -> None:
+    """Give a child that a handler forked the default signals back.
+
+    It would write the signals it gets into the socket that it shares with us, and the worker
+    would stop; and it could not be terminated itself.
+    """
+    if os.getppid() == worker_pid:
+        signal.set_wakeup_fd(-1)
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
 
 
 class Worker:
@@ -95,13 +130,18 @@ class Worker:
         self._stop_claiming = asyncio.Event()
         self._stop_all = asyncio.Event()
         self._signals = 0
-        self._signalled = asyncio.Event()
         slots = Slots(settings.concurrency, queues)
         leases = Leases(settings.lease_s)
         self._completer = Completer(self._finish_link, self.info.id, leases, settings.concurrency // 2)
         self.executor = Executor(app, slots, leases, self._completer.add)
         self._heartbeat = Heartbeat(
-            ThreadLink(dsn, "heartbeat", worker=tag, pooler=settings.pooler),
+            Link(
+                dsn,
+                "heartbeat",
+                worker=tag,
+                pooler=settings.pooler,
+                deadline_s=beat_deadline_s(settings.lease_s),
+            ),
             self.info,
             leases,
             self.executor,
@@ -130,8 +170,27 @@ class Worker:
         self._sweeper = Sweeper(self._finish_link, self._heartbeat.window, settings.sweep_interval_s, rng)
         self._tidier = Tidier(self._finish_link, rng)
 
-    async def introduce(self) -> None:
-        """Tell the database who we are and what we can run; raises DatabaseUnavailable."""
+    @property
+    def interrupted(self) -> bool:
+        """Whether a second signal came: there is no more time."""
+        return self._signals > 1
+
+    async def introduce(self) -> bool:
+        """Tell the database who we are and what we can run; false when a signal came first.
+
+        Raises DatabaseUnavailable.
+        """
+        introduction = asyncio.create_task(self._introduce())
+        signalled = asyncio.create_task(self._stop_claiming.wait())
+        await asyncio.wait({introduction, signalled}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (signalled, introduction):
+            task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await introduction
+            return True
+        return False
+
+    async def _introduce(self) -> None:
         await self._finish_link.fetch_all(
             statements.upsert_types([handler.as_type() for handler in self._app.handlers.values()])
         )
@@ -140,9 +199,6 @@ class Worker:
 
     async def work(self) -> int:
         """Work until stopped; gives the exit code."""
-        loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._on_signal, number)
         self._heartbeat.start()
         parts = [
             asyncio.create_task(repeat(name, do_round, stop=stop, rng=self._rng, wake=wake))
@@ -174,7 +230,6 @@ class Worker:
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
-            await self.close()
 
     async def _test_hearing(self) -> None:
         """Find out whether notifications arrive, as they do not behind a transaction pooler."""
@@ -186,62 +241,58 @@ class Worker:
             with contextlib.suppress(PgtasksError):
                 await self._bell.test(lambda channel: self._finish_link.fetch_all(statements.notify(channel)))
 
-    def _on_signal(self, number: int) -> None:
+    def on_signal(self, number: int) -> None:
+        """Begin to stop; what a second and a third signal mean is in the module's docstring."""
         self._signals += 1
         events.info("signal received", signal=signal.Signals(number).name, count=self._signals)
         if self._signals >= _SIGNALS_TO_DIE:
             os._exit(EXIT_INTERRUPTED)
-        self._signalled.set()
         self._stop_claiming.set()
 
     async def _wind_down(self, claiming: asyncio.Task[None]) -> int:
         """Drain, stop what is left, flush; gives the exit code."""
         began = time.monotonic()
-        grace_s = 0.0 if self._signals > 1 else self._settings.shutdown_grace_s
-        events.info("worker stopping", running=self.executor.running, grace_s=grace_s)
+        executor, completer = self.executor, self._completer
+        deadline = began + self._settings.shutdown_grace_s
+        events.info("worker stopping", running=executor.running, grace_s=self._settings.shutdown_grace_s)
         self._heartbeat.draining = True
-        # A claim under way may still bring tasks; they count as running.
-        await asyncio.wait({claiming}, timeout=min(grace_s, 5.0) if grace_s else 0.5)
-        await self._wait_while_running(grace_s, interruptible=True)
-        interrupted = self._signals > 1
-        if self.executor.running:
-            self.executor.stop_all()
-            await self._wait_while_running(STOP_S, interruptible=False)
-        self.executor.abandon_all()
-        await self._flush(max(FLUSH_S, began + grace_s - time.monotonic()))
-        left = self._completer.backlog
-        await self._leave()
-        events.info(
-            "worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=self.executor.stuck
-        )
-        if interrupted:
+        executor.accepting = False
+        # A claim under way may still bring tasks; they are released as they come.
+        await self._wait_until(lambda: claiming.done() and not executor.running, deadline)
+        claiming.cancel()
+        if executor.running:
+            executor.stop_all()
+            await self._wait_until(lambda: not executor.running, time.monotonic() + STOP_S, heed_signals=False)
+        executor.abandon_all()
+        completer.hurry = True
+        completer.arrived.set()
+        await self._wait_until(lambda: not completer.backlog, max(deadline, time.monotonic() + FLUSH_S))
+        if self.interrupted:
+            await self._wait_until(lambda: not completer.backlog, time.monotonic() + FLUSH_S, heed_signals=False)
+        left = completer.backlog
+        gone = not left and await self._leave()
+        events.info("worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=executor.stuck)
+        if self.interrupted:
             return EXIT_INTERRUPTED
-        return EXIT_FAILURE if left else EXIT_OK
+        return EXIT_OK if gone else EXIT_FAILURE
 
-    async def _wait_while_running(self, limit_s: float, *, interruptible: bool) -> None:
-        until = time.monotonic() + limit_s
-        while self.executor.running and time.monotonic() < until:
-            if interruptible and self._signals > 1:
+    async def _wait_until(self, condition: Callable[[], bool], until: float, *, heed_signals: bool = True) -> None:
+        """Wait for a condition, for a bounded time, and no longer than until a second signal."""
+        # The conditions concern several parts; only a stopping worker polls them.
+        while not condition() and time.monotonic() < until:
+            if heed_signals and self.interrupted:
                 return
-            await asyncio.sleep(min(0.02, limit_s))
-
-    async def _flush(self, limit_s: float) -> None:
-        """Wait until every outcome is written, for a bounded time."""
-        self._completer.hurry = True
-        self._completer.arrived.set()
-        until = time.monotonic() + limit_s
-        while self._completer.backlog and time.monotonic() < until and self._signals <= 1:
             await asyncio.sleep(0.01)
-        if self._completer.backlog:
-            until = time.monotonic() + FLUSH_S
-            while self._completer.backlog and time.monotonic() < until:
-                await asyncio.sleep(0.01)
 
-    async def _leave(self) -> None:
-        """Take this worker off the list, if the database is there."""
+    async def _leave(self) -> bool:
+        """Take this worker off the list; tells whether the database was there."""
+        # First, because a heartbeat puts a worker that is not listed back.
         self._heartbeat.stop()
-        with contextlib.suppress(PgtasksError):
-            await self._finish_link.fetch_all(statements.remove_worker(self.info.id), deadline_s=0.5)
+        try:
+            await self._finish_link.fetch_all(statements.remove_worker(self.info.id), deadline_s=LEAVE_S)
+        except PgtasksError:
+            return False
+        return True
 
     async def close(self) -> None:
         """End the threads and connections of all parts."""
