@@ -91,9 +91,11 @@ class Bench:
         self.connection.execute("VACUUM (ANALYZE) pgtasks.tasks")
 
     def counters(self) -> Counters:
-        """Read the counters; those of a session are complete once it has ended."""
+        """Read the counters; those of another session are complete once it has ended."""
+        self.connection.execute("SELECT pg_stat_force_next_flush()")
         row = self.connection.execute(
-            "SELECT d.xact_commit, t.n_tup_upd, t.n_tup_hot_upd, w.wal_bytes::bigint, w.wal_fpi"
+            "SELECT d.xact_commit, t.n_tup_upd, t.n_tup_hot_upd,"
+            " (pg_current_wal_insert_lsn() - '0/0')::bigint, w.wal_fpi"
             " FROM pg_stat_database AS d, pg_stat_all_tables AS t, pg_stat_wal AS w"
             " WHERE d.datname = current_database() AND t.relid = 'pgtasks.tasks'::regclass"
         ).fetchone()

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from pgtasks.cli import render
@@ -137,7 +136,7 @@ def summarize(console: Console, promises: Sequence[Promise], seconds: float) -> 
     console.print(Text(f"{kept} of {len(promises)} promises kept, in {seconds:.0f} s.", style=verdict))
 
 
-def _table(tasks: Sequence[DemoTask]) -> Table:
+def _table(tasks: Sequence[DemoTask]) -> RenderableType:
     made = render.table([("task", "left"), *((status, "right") for status in SHOWN)])
     counts = Counter((task.name, task.status) for task in tasks)
     for name in dict.fromkeys(task.name for task in tasks):

@@ -1,0 +1,1 @@
+"""Tests of the benchmarks, and counts that need no quiet machine."""

@@ -1,0 +1,119 @@
+"""`pgtasks demo` plays for real, says what it saw, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]  # it ships no types
+import psycopg
+import pytest
+
+from tests.database import rows, wait_until
+from tests.workers import environment, program, start
+
+pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.timeout(90)]
+
+
+def play(
+    *arguments: str, tmp_path: Path, command: list[str] | None = None, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Play the demo with temporary files in a folder of its own; it has no terminal."""
+    return subprocess.run(
+        [*(command or [program(), "demo"]), *arguments],
+        env={**environment(), "TMPDIR": str(scratch(tmp_path)), **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=80,
+        check=False,
+    )
+
+
+def scratch(tmp_path: Path) -> Path:
+    """Return a folder that the server's account can pass through, as it can through /tmp."""
+    for folder in (tmp_path, *tmp_path.parents[:2]):
+        folder.chmod(0o711)
+    return tmp_path
+
+
+def left_behind(tmp_path: Path) -> list[str]:
+    """Return the processes and files that a demo with this temporary folder has left."""
+    alive = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        line = " ".join([process.info["cwd"] or "", *(process.info["cmdline"] or ())])
+        if str(tmp_path) in line and process.pid != os.getpid():
+            alive.append(line)
+    return [*alive, *(str(path) for path in tmp_path.iterdir())]
+
+
+def test_it_keeps_its_promises(tmp_path: Path) -> None:
+    """It exits with 0, its document has the facts, and nothing stays behind."""
+    done = play("--json", tmp_path=tmp_path)
+    assert done.returncode == 0, done.stderr
+    facts: dict[str, Any] = json.loads(done.stdout)
+    assert facts["ok"] is True
+    assert facts["seconds"] < 60
+    assert all(promise["kept"] for promise in facts["promises"])
+    assert facts["tasks"] == {"inserted": 111, "rows": 111, "completed": 110, "dead": 1}
+    assert facts["failed_attempts"]["worker_lost"] == facts["killed"]["tasks"] > 0
+    assert 0 < facts["recovery_s"] < 6
+    assert "\033" not in done.stdout + done.stderr
+    assert left_behind(tmp_path) == []
+
+
+def test_a_broken_promise_ends_in_exit_code_1(tmp_path: Path) -> None:
+    """A recovery that is slower than promised is a cross, and the command fails."""
+    code = (
+        "from pgtasks.cli import main; from pgtasks.cli.demo import promises; promises.RECOVERY_S_MAX = 0.001; main()"
+    )
+    done = play("demo", tmp_path=tmp_path, command=[sys.executable, "-c", code])
+    assert done.returncode == 1, done.stderr
+    assert "7 of 8 promises kept" in done.stdout
+    assert done.stdout.count("✗") == 1
+    assert "last words of worker" in done.stdout
+    assert left_behind(tmp_path) == []
+
+
+def test_it_plays_in_a_database_of_ones_own(fresh_database: str, tmp_path: Path) -> None:
+    """With --dsn the tasks stay there, in a queue of their own, beside whatever else is there."""
+    with psycopg.connect(fresh_database, autocommit=True) as connection:
+        rows(connection, "INSERT INTO pgtasks.tasks (name) VALUES ('demo.send_email'), ('somebody.elses')")
+        done = play("--dsn", fresh_database, tmp_path=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        counted = rows(connection, "SELECT queue, count(*) FROM pgtasks.all_tasks GROUP BY queue ORDER BY queue DESC")
+    (queue, mine), (other, others) = counted[0], counted[1]
+    assert (mine, other, others) == (111, "default", 2)
+    assert queue.startswith("demo-")
+    assert f"pgtasks tasks list --queue {queue}" in done.stdout
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+def test_whatever_ends_it_ends_its_processes(number: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Ctrl-C and SIGTERM clean up everything; after SIGKILL the server and the workers still end."""
+    output = tmp_path.with_suffix(".log")
+    env = environment(TMPDIR=str(scratch(tmp_path)))
+    with output.open("wb") as log:
+        process = start([program(), "demo"], env, log.fileno())
+    wait_until(lambda: "psql says" in output.read_text(), 40, hint=output.read_text)
+    process.send_signal(number)
+    assert process.wait(20) == code
+    if number is signal.SIGKILL:
+        wait_until(lambda: left_behind(tmp_path) == [str(path) for path in tmp_path.iterdir()], 20)
+    else:
+        wait_until(lambda: left_behind(tmp_path) == [], 10, hint=lambda: str(left_behind(tmp_path)))
+        assert "Traceback" not in output.read_text()
+
+
+def test_without_a_local_server_it_says_what_to_do(tmp_path: Path) -> None:
+    """A database that PGTASKS_DSN names is not played in unasked."""
+    code = "from pgtasks import embedded; embedded.is_available = lambda: False; from pgtasks.cli import main; main()"
+    done = play("demo", tmp_path=tmp_path, command=[sys.executable, "-c", code], PGTASKS_DSN="postgresql:///mine")
+    assert done.returncode == 2
+    assert "--dsn" in done.stderr
+    assert "pgtasks[embedded]" in done.stderr
