@@ -4,7 +4,8 @@
 
     PgtasksError
     ├── ConfigError             a setting, a flag or a registration is wrong
-    │   └── AppImportError      MODULE:APP could not be loaded
+    │   ├── AppImportError      MODULE:APP could not be loaded
+    │   └── ScheduleError       a cron expression, its time zone or a time asked of it is wrong
     ├── EnqueueError            a task was refused; nothing was inserted
     │   ├── PayloadError        the arguments are not JSON that PostgreSQL can keep
     │   └── UniqueConflict      a living task has this unique_key (on_conflict="raise")
@@ -41,6 +42,18 @@ class ConfigError(PgtasksError):
 
 class AppImportError(ConfigError):
     """``MODULE:APP`` could not be loaded."""
+
+
+class ScheduleError(ConfigError):
+    """A cron expression, its time zone or a time asked of it is wrong; ``field`` says which part.
+
+    It is one of the fields (``minute``, ``day-of-week``, ...), ``expression``, ``timezone``,
+    ``seconds``, or the argument of a method. The message starts with it.
+    """
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
 
 
 class EnqueueError(PgtasksError):
