@@ -104,6 +104,9 @@ def _as_item(task: NewTask) -> str:
 def enqueue_many(connection: SyncConnection, tasks: Iterable[NewTask], on_conflict: OnConflict) -> EnqueuedMany:
     """Add any number of tasks in one transaction, in constant memory; raises UniqueConflict or DatabaseError."""
     created = existing = 0
+    if not connection.autocommit:
+        # Begins the caller's transaction, if nothing has yet: ours must be a savepoint in it.
+        fetch_all(connection, clock())
     with translated(), connection.transaction():
         for chunk in _chunks(tasks):
             if chunk.plain:
@@ -128,6 +131,8 @@ def enqueue_many(connection: SyncConnection, tasks: Iterable[NewTask], on_confli
 async def aenqueue_many(connection: AsyncConnection, tasks: Iterable[NewTask], on_conflict: OnConflict) -> EnqueuedMany:
     """Add any number of tasks in one transaction, in constant memory; raises UniqueConflict or DatabaseError."""
     created = existing = 0
+    if not connection.autocommit:
+        await afetch_all(connection, clock())
     with translated():
         async with connection.transaction():
             for chunk in _chunks(tasks):

@@ -1,0 +1,1 @@
+"""Enqueueing: what is inserted, what is refused, and how."""

@@ -1,0 +1,1 @@
+"""Stopping: signals, exit codes, and what is given back."""
