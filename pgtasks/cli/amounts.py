@@ -26,6 +26,8 @@ def rate(per_s: float) -> str:
     """Give a rate per second in few characters."""
     if per_s >= 99.5:  # noqa: PLR2004 - from here on decimals say nothing
         return f"{per_s:,.0f}"
+    if 0 < per_s < 0.05:  # noqa: PLR2004 - would round to nothing
+        return "<0.1"
     return f"{per_s:.1f}" if per_s else "0"
 
 

@@ -15,10 +15,11 @@ import sys
 from types import ModuleType
 
 from pgtasks.app import App
+from pgtasks.cli.exits import Terminated
 from pgtasks.cli.options import did_you_mean
 from pgtasks.errors import AppImportError
 
-_FORM = re.compile(r"[\w.]+:[\w.]+")
+_FORM = re.compile(r"\w+(?:\.\w+)*:\w+(?:\.\w+)*")
 
 
 def load_app(target: str) -> App:
@@ -48,6 +49,8 @@ def _import(name: str) -> ModuleType:
         raise AppImportError(
             f"module {name!r} cannot be read: {error.msg} ({error.filename}, line {error.lineno})"
         ) from error
+    except Terminated:
+        raise
     except (Exception, SystemExit) as error:
         where = _raised_at(error)
         raise AppImportError(

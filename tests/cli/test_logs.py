@@ -1,0 +1,88 @@
+"""A worker's log lines: one per event, in text or JSON, that nothing in them can forge."""
+
+import json
+import logging
+import sys
+from typing import Any
+
+import pytest
+
+from pgtasks.cli.logs import JsonLines, TextLines
+
+FORGERY = "x\n2026-11-29T21:00:00.000Z INFO  worker stopped\x1b[2J"
+
+
+def record(message: str, level: int = logging.INFO, name: str = "pgtasks.worker", **extra: Any) -> logging.LogRecord:
+    """Return a log record of a fixed moment."""
+    made = logging.LogRecord(name, level, __file__, 1, message, None, None)
+    made.created, made.msecs = 1796000400.123, 123.0
+    for key, value in extra.items():
+        setattr(made, key, value)
+    return made
+
+
+def test_text_is_one_line_with_the_fields_behind() -> None:
+    """Quoted where they hold blanks."""
+    line = TextLines().format(
+        record("worker started", pgtasks={"queues": ["a", "b"], "name": "host one", "lease_s": 30.0, "empty": ""})
+    )
+    assert line == '2026-11-30T01:00:00.123Z INFO  worker started queues=a,b name="host one" lease_s=30 empty=""'
+
+
+def test_other_loggers_are_named() -> None:
+    """A handler's own lines carry the task they belong to."""
+    line = TextLines().format(record("hello", logging.WARNING, "shop.mail", task_id=7, attempt=2))
+    assert line.endswith("WARNING shop.mail: hello task_id=7 attempt=2")
+
+
+def test_text_cannot_be_forged() -> None:
+    """Not by a message, a field's value or its name."""
+    line = TextLines().format(record(FORGERY, pgtasks={"task": FORGERY, "a\nb": 1}))
+    assert line.count("\n") == 0
+    assert "\x1b" not in line
+    assert 'task="x\\x0a2026' in line
+
+
+def fail() -> None:
+    """Raise an error whose message tries to forge a line."""
+    raise ValueError(FORGERY)
+
+
+def with_traceback() -> logging.LogRecord:
+    """Return a record of that error."""
+    made = record("handler failed", logging.ERROR)
+    try:
+        fail()
+    except ValueError:
+        made.exc_info = sys.exc_info()
+    return made
+
+
+def test_the_lines_of_a_traceback_are_indented() -> None:
+    """No event begins with a blank, so they cannot be mistaken for one."""
+    first, *others = TextLines().format(with_traceback()).splitlines()
+    assert first.endswith("ERROR handler failed")
+    assert others
+    assert all(line.startswith("  ") for line in others)
+    assert not any("\x1b" in line for line in others)
+
+
+def test_json_is_one_object_per_line() -> None:
+    """With the event's fields beside the common ones, which they cannot replace."""
+    line = JsonLines().format(
+        record(FORGERY, pgtasks={"task_id": 3_000_000_000, "level": "forged", "big": float("nan")})
+    )
+    document = json.loads(line)
+    assert "\n" not in line
+    assert line.isascii()
+    assert document["ts"] == "2026-11-30T01:00:00.123Z"
+    assert (document["level"], document["level_"], document["logger"]) == ("info", "forged", "pgtasks.worker")
+    assert document["event"] == FORGERY
+    assert "ValueError" in json.loads(JsonLines().format(with_traceback()))["traceback"]
+
+
+@pytest.mark.parametrize("value", [object(), {1: 2}, b"x", {"set"}, "\ud800"])
+def test_any_value_can_be_logged(value: object) -> None:
+    """As text where it has no JSON."""
+    json.loads(JsonLines().format(record("e", pgtasks={"v": value})))
+    TextLines().format(record("e", pgtasks={"v": value})).encode()

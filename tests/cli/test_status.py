@@ -1,0 +1,195 @@
+"""`pgtasks status`: exact for small tables, with every warning, on one screen."""
+
+import psycopg
+import pytest
+
+from pgtasks.cli.warnings import warnings_of
+from pgtasks.store.overview import read_overview
+from pgtasks.store.session import connect
+from pgtasks.store.sql_files import sql
+from tests.cli.conftest import Run
+from tests.database import Connection, wait_until
+
+pytestmark = pytest.mark.pg
+
+WORKER = """
+INSERT INTO pgtasks.workers (id, name, queues, names, slots, busy, draining, lease_s, version, last_seen_at)
+VALUES (%s, %s, %s, %s, 10, %s, %s, 30, '1.0', now() - %s::interval)
+"""
+ONE, TWO = "00000000-0000-0000-0000-000000000001", "00000000-0000-0000-0000-000000000002"
+
+
+def add_worker(
+    connection: Connection,
+    *,
+    id: str = ONE,
+    name: str = "w1",
+    queues: tuple[str, ...] = ("default",),
+    names: tuple[str, ...] = ("add",),
+    busy: int = 0,
+    draining: bool = False,
+    silent: str = "0",
+) -> None:
+    """Insert a worker process."""
+    connection.execute(WORKER, (id, name, list(queues), list(names), busy, draining, silent))
+
+
+def kinds(pgtasks: Run) -> list[str]:
+    """Return the kinds of all warnings."""
+    return [warning["kind"] for warning in pgtasks("status", "--json").json["warnings"]]
+
+
+def test_an_empty_database_says_how_to_begin(pgtasks: Run) -> None:
+    """And its JSON has all keys."""
+    text = pgtasks("status").out
+    assert "no queues yet" in text
+    assert "pgtasks worker MODULE:APP" in text
+    document = pgtasks("status", "--json").json
+    assert set(document) == {"queues", "workers", "warnings", "totals", "server"}
+    assert document["totals"] == {
+        "scheduled": 0, "queued": 0, "running": 0, "retrying": 0, "dead": 0, "estimated": False,
+        "completed_last_hour": 0, "completed_last_hour_estimated": False, "oldest_waiting_s": None, "rate_per_s": 0.0,
+    }  # fmt: skip
+
+
+def test_each_count_is_right(pgtasks: Run, connection: Connection) -> None:
+    """Of two queues, and in total."""
+    connection.execute(
+        "INSERT INTO pgtasks.tasks (name, queue, run_at, attempt) VALUES"
+        " ('a', 'default', now() - interval '2 minutes', 0), ('a', 'default', now(), 0),"
+        " ('a', 'default', now() + interval '1 hour', 0), ('a', 'default', now(), 1), ('a', 'mails', now(), 0)"
+    )
+    connection.execute("UPDATE pgtasks.tasks SET state = 'running', lease_id = 1, claimed_at = now() WHERE attempt = 0"
+                       " AND queue = 'mails'")  # fmt: skip
+    connection.execute(
+        "INSERT INTO pgtasks.history (id, created_at, run_at, attempt, priority, status, queue, name, payload,"
+        " finished_at) SELECT g, now(), now(), 1, 0, CASE WHEN g = 1 THEN 'cancelled' ELSE 'completed' END, 'default',"
+        " 'a', '{}', now() - CASE WHEN g > 40 THEN interval '2 hours' WHEN g > 30 THEN interval '5 minutes'"
+        " ELSE interval '1 second' END FROM generate_series(1, 50) g"
+    )
+    connection.execute(
+        "INSERT INTO pgtasks.dead_letters (id, created_at, run_at, attempt, priority, reason, queue, name, payload)"
+        " VALUES (1, now(), now(), 1, 0, 'permanent', 'mails', 'a', '{}')"
+    )
+    document = pgtasks("status", "--json").json
+    default, mails = document["queues"]
+    assert default["oldest_waiting_s"] == pytest.approx(120, abs=10)
+    expected = {
+        "queue": "default", "paused_at": None, "scheduled": 1, "queued": 2, "running": 0, "retrying": 1, "dead": 0,
+        "estimated": False, "completed_last_hour": 39, "completed_last_hour_estimated": False, "workers": 0,
+        "rate_per_s": round(29 / 60, 3), "oldest_waiting_s": default["oldest_waiting_s"],
+    }  # fmt: skip
+    assert default == expected
+    assert (mails["running"], mails["dead"], mails["queued"]) == (1, 1, 0)
+    assert document["totals"]["running"] == 1
+    assert document["totals"]["completed_last_hour"] == 39
+
+
+def test_workers_are_listed_with_what_they_do(pgtasks: Run, connection: Connection) -> None:
+    """Busy, waiting, draining, or silent."""
+    add_worker(connection, id=ONE, name="busy", busy=3)
+    add_worker(connection, id=TWO, name="gone", silent="5 minutes")
+    add_worker(connection, id=ONE.replace("1", "3"), name="leaving", draining=True, busy=1)
+    workers = pgtasks("status", "--json").json["workers"]
+    assert [(worker["name"], worker["state"]) for worker in workers] == [
+        ("busy", "busy"), ("leaving", "draining"), ("gone", "silent"),
+    ]  # fmt: skip
+    assert pgtasks("workers", "list", "--json").json["workers"][0]["id"] == ONE
+    text = pgtasks("status").out
+    assert "3/10" in text
+    assert "silent since 5m0" in text
+
+
+def test_a_paused_queue_is_a_warning(pgtasks: Run, connection: Connection) -> None:
+    """With the command that resumes it, safe to paste into a shell."""
+    connection.execute("SELECT pgtasks.pause('a; rm -rf ~')")
+    (warning,) = pgtasks("status", "--json").json["warnings"]
+    assert warning["kind"] == "paused_queue"
+    assert "pgtasks queues resume 'a; rm -rf ~'" in warning["message"]
+    assert "(paused)" in pgtasks("status").out
+
+
+def test_a_queue_that_nobody_serves_is_a_warning(pgtasks: Run, connection: Connection) -> None:
+    """Once tasks wait there; a silent worker does not count."""
+    connection.execute("INSERT INTO pgtasks.task_types (name, queue, max_attempts, retry) VALUES ('add', 'q', 1, '{}')")
+    connection.execute("INSERT INTO pgtasks.tasks (name, queue) VALUES ('add', 'q')")
+    add_worker(connection, queues=("q",), silent="5 minutes")
+    assert kinds(pgtasks) == ["unserved_queue"]
+    add_worker(connection, id=TWO, queues=("q",))
+    assert kinds(pgtasks) == []
+
+
+def test_a_name_that_nobody_knows_is_a_warning(pgtasks: Run, connection: Connection) -> None:
+    """Also when only a worker of another queue knows it; one that is not due is none yet."""
+    add_worker(connection, names=("add",))
+    add_worker(connection, id=TWO, name="other", queues=("other",), names=("odd",))
+    connection.execute(
+        "INSERT INTO pgtasks.tasks (name, run_at) VALUES ('add', now()), ('odd', now()), ('odd', now()),"
+        " ('later', now() + interval '1 hour')"
+    )
+    (warning,) = pgtasks("status", "--json").json["warnings"]
+    assert warning | {"message": ""} == {
+        "kind": "unknown_name", "message": "", "queue": "default", "name": "odd", "waiting": 2, "estimated": False,
+    }  # fmt: skip
+    assert "no worker knows this: odd (2 waiting in queue default)" in pgtasks("status").out
+
+
+def test_many_unknown_names_are_summed_up(pgtasks: Run, connection: Connection) -> None:
+    """A screen full of warnings says less than five."""
+    add_worker(connection)
+    connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 'odd' || g FROM generate_series(1, 100) g")
+    assert kinds(pgtasks) == ["unknown_name"] * 5 + ["more_unknown_names"]
+
+
+def test_leases_of_a_dead_worker_are_a_warning(pgtasks: Run, connection: Connection) -> None:
+    """With the worker, and how much it holds; also when its row is gone."""
+    connection.execute("INSERT INTO pgtasks.tasks (id, name, state, attempt, lease_id, claimed_at)"
+                       " OVERRIDING SYSTEM VALUE VALUES (1, 'add', 'running', 1, 5, now())")  # fmt: skip
+    connection.execute(
+        "INSERT INTO pgtasks.leases (id, worker_id, expires_at, task_ids) OVERRIDING SYSTEM VALUE"
+        " VALUES (5, %s, now() - interval '1 minute', '{1,2}'), (6, %s, now() + interval '1 minute', '{3}')",
+        (ONE, TWO),
+    )
+    (warning,) = pgtasks("status", "--json").json["warnings"]
+    assert (warning["kind"], warning["worker_id"], warning["leases"], warning["tasks"]) == ("expired_leases", ONE, 1, 1)
+    add_worker(connection, name="dead-one", silent="2 minutes")
+    assert "worker dead-one, last seen 2m0" in pgtasks("status").out
+
+
+def test_an_old_transaction_is_a_warning(dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B-01: with its pid, age, user, application and state; a prepared one with its name."""
+    monkeypatch.setattr("pgtasks.store.overview.OLD_TRANSACTION_S", 0.05)
+    options = "-c default_transaction_isolation=repeatable\\ read"
+    with psycopg.connect(dsn, application_name="report\x1b", options=options) as holder, connect(dsn, "cli") as ours:
+        holder.execute("SELECT 1")
+        pid = holder.info.backend_pid
+
+        def found() -> bool:
+            overview = read_overview(ours)
+            return any(row.pid == pid for row in overview.transactions)
+
+        wait_until(found)
+        (warning,) = [one for one in warnings_of(read_overview(ours)) if one.facts.get("pid") == pid]
+        assert warning.kind == "old_transaction"
+        assert warning.facts["state"] == "idle in transaction"
+        assert f"pg_terminate_backend({pid})" in warning.message
+
+
+def test_rows_in_a_default_partition_are_a_warning(pgtasks: Run, connection: Connection) -> None:
+    """Nothing is lost, but retention cannot drop them by the day."""
+    connection.execute(
+        "INSERT INTO pgtasks.history (id, created_at, run_at, attempt, priority, status, queue, name, payload,"
+        " finished_at) VALUES (1, now(), now(), 1, 0, 'completed', 'default', 'a', '{}', '2001-01-01')"
+    )
+    (warning,) = pgtasks("status", "--json").json["warnings"]
+    assert (warning["kind"], warning["table"]) == ("missing_partition", "history")
+
+
+def test_no_statement_of_status_mentions_a_payload() -> None:
+    """P-03: nor a result, nor an error text."""
+    forbidden = ("payload", ".result", "traceback", "headers", "t.*", "h.*")
+    live = ["queues_read", "tasks_sample", "tasks_count", "tasks_heads", "leases_count", "leases_expired"]
+    past = ["dead_letters_count", "history_sample", "history_count", "worker_stats_read", "all_tasks_list"]
+    for name in live + past:
+        code = "\n".join(line for line in sql(name).splitlines() if not line.startswith("--"))
+        assert not any(word in code for word in forbidden), name
