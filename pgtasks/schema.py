@@ -163,7 +163,8 @@ def require(state: SchemaState) -> None:
 
 
 def _too_new(state: SchemaState) -> SchemaTooNew:
-    release = f"at least {state.release}" if state.release else "the version that migrated it"
+    named = state.release and state.release != _version()
+    release = f"at least {state.release}" if named else "the version that migrated it"
     return SchemaTooNew(
         f"the pgtasks schema is at {state.revision}, and this version ({_version()}) knows it only up to "
         f"{state.needed}; upgrade pgtasks to {release}"

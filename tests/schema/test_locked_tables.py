@@ -83,6 +83,14 @@ def test_a_deadlock_with_somebody_is_tried_again(fresh_database: str, add_revisi
     assert schema.check(fresh_database).revision == "0002"
 
 
+def test_a_migrator_is_never_in_its_own_way(fresh_database: str, add_revision: AddRevision) -> None:
+    """Its second connection, which is there for the lock of the only migrator, holds no table."""
+    add_revision("LOCK TABLE pgtasks.schema_version", "")
+    said: list[str] = []
+    schema.migrate(fresh_database, on_progress=said.append)
+    assert said == ["migrating to 0002: more"]
+
+
 def is_locked(dsn: str, table: str) -> bool:
     """Whether somebody holds the strongest lock on a table."""
     query = "SELECT 1 FROM pg_locks WHERE relation = %s::regclass AND mode = 'AccessExclusiveLock' AND granted"
