@@ -89,3 +89,21 @@ class WorkerInfo:
     slots: int
     lease_s: float
     version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleDefinition:
+    """A cron schedule as code defines it; checked where it is made (``app.cron``)."""
+
+    name: str
+    expression: str
+    timezone: str
+    task: str
+    payload: dict[str, Any]
+    queue: str | None = None
+    priority: int | None = None
+    seconds: bool = False
+    missed: Literal["skip", "latest", "all"] = "latest"
+    missed_max: int = 100
+    overlap: Literal["allow", "skip"] = "allow"
+    jitter_s: float = 0.0

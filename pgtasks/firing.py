@@ -1,0 +1,132 @@
+"""What a schedule does at a given moment: which slots fire, which were missed, and when it is due again.
+
+Pure: the database's time comes in, a plan goes out. The policy for missed slots:
+
+A slot that is noticed within GRACE of its time is on time, if no later slot is due yet. So a
+deployment of some seconds loses nothing, under any policy. Every other due slot was missed:
+
+* ``skip``: recorded as missed, not fired;
+* ``latest``: the latest one is fired, late; the earlier ones are recorded as missed;
+* ``all``: the latest ``missed_max`` are fired, each with its own fire time; the rest is missed.
+
+At most RECORDED_MAX missed slots are recorded per catch-up.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple, Protocol
+
+Missed = Literal["skip", "latest", "all"]
+Overlap = Literal["allow", "skip"]
+SlotOutcome = Literal["fired", "missed"]
+
+GRACE = timedelta(seconds=60)
+RECORDED_MAX = 1000
+_WINDOW_FIRST = timedelta(minutes=1)
+_WINDOW_SLOTS_MAX = 5000
+
+
+class Times(Protocol):
+    """What this module needs of a cron schedule."""
+
+    def next_after(self, instant: datetime) -> datetime:
+        """Give the first fire time after an instant."""
+
+    def between(self, after: datetime, until: datetime, limit: int) -> list[datetime]:
+        """Give the fire times after one instant, up to and including another."""
+
+
+class Due(NamedTuple):
+    """A schedule that is due or not planned yet, as ``schedules_due.sql`` returns it."""
+
+    now: datetime
+    next_at: datetime | None
+    name: str | None
+    expression: str
+    timezone: str
+    seconds: bool
+    missed: Missed
+    missed_max: int
+    jitter_s: float
+    planned_from: datetime
+    next_fire: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One fire time and what becomes of it; its task starts ``jitter_s`` later."""
+
+    fire_time: datetime
+    outcome: SlotOutcome
+    jitter_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done with a schedule now."""
+
+    name: str
+    planned_from: datetime
+    expected: datetime | None
+    next_fire: datetime
+    slots: tuple[Slot, ...]
+
+
+def plan(due: Due, times: Times) -> Plan:
+    """Say what a schedule does at ``due.now``; raises what ``times`` raises."""
+    now, name = due.now, due.name or ""
+    first = due.next_fire or times.next_after(due.planned_from)
+    slots: tuple[Slot, ...] = ()
+    if first <= now:
+        slots = tuple(_slots(due, latest_slots(times, first, now, max(RECORDED_MAX, due.missed_max))))
+    return Plan(
+        name=name,
+        planned_from=due.planned_from,
+        expected=due.next_fire,
+        next_fire=times.next_after(now) if first <= now else first,
+        slots=slots,
+    )
+
+
+def _slots(due: Due, fire_times: list[datetime]) -> list[Slot]:
+    """Apply the policy for missed slots to the due ones, oldest first."""
+    on_time = due.now - fire_times[-1] <= GRACE
+    match due.missed:
+        case "skip":
+            fired = 1 if on_time else 0
+        case "latest":
+            fired = 1
+        case "all":
+            fired = due.missed_max
+    start = max(0, len(fire_times) - fired)
+    return [
+        Slot(when, "fired", jitter_s(due.name or "", when, due.jitter_s)) if index >= start else Slot(when, "missed")
+        for index, when in enumerate(fire_times)
+    ]
+
+
+def latest_slots(times: Times, first: datetime, now: datetime, count: int) -> list[datetime]:
+    """Give the latest ``count`` fire times from ``first`` to ``now``, oldest first.
+
+    Looks back in growing windows, because a schedule of every second that was down for a year
+    has more slots than anybody wants to count.
+    """
+    before_first = first - timedelta(seconds=1)
+    window = _WINDOW_FIRST
+    while True:
+        after = max(before_first, now - window)
+        found = times.between(after, now, _WINDOW_SLOTS_MAX)
+        if after == before_first or len(found) >= count:
+            return found[-count:] or [first]
+        window *= 4
+
+
+def jitter_s(name: str, fire_time: datetime, most_s: float) -> float:
+    """Give a slot's delay: between 0 and ``most_s`` seconds, the same on every host."""
+    if most_s <= 0:
+        return 0.0
+    digest = hashlib.sha256(f"{name}|{fire_time.timestamp()}".encode()).digest()
+    return most_s * int.from_bytes(digest[:8], "big") / 2**64

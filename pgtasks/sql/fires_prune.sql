@@ -1,0 +1,25 @@
+-- Forgets fires older than the retention, a bounded batch at a time; never a schedule's last ones,
+-- which a catch-up may still ask about.
+--
+-- Parameters: keep_days; limit. Returns one row: pruned (a count).
+-- Index: schedule_fires_fire_time. SKIP LOCKED: several workers prune side by side.
+WITH old AS (
+    SELECT f.schedule, f.fire_time
+    FROM pgtasks.schedule_fires AS f
+    WHERE f.fire_time < clock_timestamp() - make_interval(days => %(keep_days)s)
+        AND f.fire_time < coalesce(
+            (SELECT s.last_fire FROM pgtasks.schedules AS s WHERE s.name = f.schedule), 'infinity'
+        )
+    ORDER BY f.fire_time
+    LIMIT %(limit)s
+    FOR UPDATE SKIP LOCKED
+),
+
+gone AS (
+    DELETE FROM pgtasks.schedule_fires AS f
+    USING old AS o
+    WHERE f.schedule = o.schedule AND f.fire_time = o.fire_time
+    RETURNING f.schedule
+)
+
+SELECT count(*) AS pruned FROM gone

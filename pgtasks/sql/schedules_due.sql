@@ -1,0 +1,35 @@
+-- Reads which schedules are due or not planned yet, by one reading of the database's clock.
+--
+-- Parameters: limit; seed (differs from scheduler to scheduler, so that many of them that wake at
+-- midnight begin with different schedules).
+-- Returns rows: now; next_at (when the first later one is due); and one schedule each, or a
+-- single row without one.
+-- Index: schedules_due.
+WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
+
+due AS (
+    SELECT s.*
+    FROM pgtasks.schedules AS s
+    WHERE s.enabled AND (s.next_fire IS NULL OR s.next_fire <= (SELECT c.now FROM clock AS c))
+        AND (s.problem IS NULL OR s.next_fire IS NOT NULL)
+    ORDER BY hashtextextended(s.name, %(seed)s)
+    LIMIT %(limit)s
+)
+
+SELECT
+    c.now,
+    (
+        SELECT min(s.next_fire) FROM pgtasks.schedules AS s
+        WHERE s.enabled AND s.next_fire > (SELECT k.now FROM clock AS k)
+    ) AS next_at,
+    d.name,
+    d.expression,
+    d.timezone,
+    d.seconds,
+    d.missed,
+    d.missed_max,
+    extract(EPOCH FROM d.jitter)::double precision AS jitter_s,
+    d.planned_from,
+    d.next_fire
+FROM clock AS c
+LEFT JOIN due AS d ON true

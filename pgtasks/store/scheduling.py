@@ -1,0 +1,92 @@
+"""Schedules: the statements that read, fire, flag and write them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from pgtasks.firing import Due, Plan
+from pgtasks.model import ScheduleDefinition
+from pgtasks.store.session import Statement
+from pgtasks.store.sql_files import sql
+
+
+class Fired(NamedTuple):
+    """What a fire statement did, as counts."""
+
+    schedules: int
+    fired: int
+    skipped: int
+    missed: int
+    busy: int
+
+
+class Synced(NamedTuple):
+    """What writing an app's schedules did, as names."""
+
+    written: list[str]
+    foreign_names: list[str]
+    removed: list[str]
+
+
+def due(*, limit: int, seed: int) -> Statement[Due]:
+    """Read which schedules are due or not planned yet."""
+    return Statement(sql("schedules_due"), {"limit": limit, "seed": seed}, Due)
+
+
+def fire(plans: Sequence[Plan], *, locked: bool) -> Statement[Fired]:
+    """Carry out plans: fire rows, tasks and next fire times in one statement."""
+    slots = [(plan.name, slot) for plan in plans for slot in plan.slots]
+    return Statement(
+        sql("schedules_fire"),
+        {
+            "names": [plan.name for plan in plans],
+            "planned_froms": [plan.planned_from for plan in plans],
+            "expected": [plan.expected for plan in plans],
+            "nexts": [plan.next_fire for plan in plans],
+            "slot_names": [name for name, _ in slots],
+            "slot_times": [slot.fire_time for _, slot in slots],
+            "slot_outcomes": [slot.outcome for _, slot in slots],
+            "slot_jitters": [slot.jitter_s for _, slot in slots],
+            "locked": locked,
+        },
+        Fired,
+    )
+
+
+def flag(name: str, planned_from: datetime, problem: str, next_fire: datetime | None) -> Statement[Any]:
+    """Note why a schedule cannot be planned or fired."""
+    return Statement(
+        sql("schedules_flag"),
+        {"name": name, "planned_from": planned_from, "problem": problem, "next_fire": next_fire},
+    )
+
+
+def sync(deployment: str, schedules: Sequence[ScheduleDefinition]) -> Statement[Synced]:
+    """Write an app's schedules to the table."""
+    return Statement(
+        sql("schedules_sync"),
+        {
+            "deployment": deployment,
+            "names": [one.name for one in schedules],
+            "expressions": [one.expression for one in schedules],
+            "timezones": [one.timezone for one in schedules],
+            "seconds": [one.seconds for one in schedules],
+            "tasks": [one.task for one in schedules],
+            "payloads": [json.dumps(one.payload) for one in schedules],
+            "queues": [one.queue for one in schedules],
+            "priorities": [one.priority for one in schedules],
+            "misseds": [one.missed for one in schedules],
+            "missed_maxes": [one.missed_max for one in schedules],
+            "overlaps": [one.overlap for one in schedules],
+            "jitters": [one.jitter_s for one in schedules],
+        },
+        Synced,
+    )
+
+
+def prune_fires(*, keep_days: int, limit: int) -> Statement[int]:
+    """Forget old fires, a bounded batch at a time."""
+    return Statement(sql("fires_prune"), {"keep_days": keep_days, "limit": limit}, int)
