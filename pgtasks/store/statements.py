@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -40,6 +39,7 @@ class Beat(NamedTuple):
     now: datetime
     kept: list[int]
     cancelled: list[int]
+    lost: list[int]
     registered: bool
 
 
@@ -47,6 +47,7 @@ class Swept(NamedTuple):
     """What a sweep took back, as counts."""
 
     leases: int
+    closed: int
     requeued: int
     dead: int
     cancelled: int
@@ -58,8 +59,6 @@ class Bell(NamedTuple):
     queue: str
     armed: bool
     held: bool
-
-
 
 
 def _numbers(values: Iterable[float]) -> str:
@@ -146,9 +145,7 @@ def cancelled(
     worker_id: UUID, tasks: Sequence[Ended], outcomes: Sequence[Cancelled], emptied: Collection[int]
 ) -> Statement[Moved]:
     """Finish running tasks as cancelled."""
-    return _finish(
-        "tasks_cancelled", worker_id, tasks, emptied, reasons=[outcome.reason for outcome in outcomes]
-    )
+    return _finish("tasks_cancelled", worker_id, tasks, emptied, reasons=[outcome.reason for outcome in outcomes])
 
 
 def release(
@@ -163,8 +160,7 @@ def _finish(
 ) -> Statement[Moved]:
     params = {
         "worker_id": worker_id,
-        "ids": _numbers(task[0] for task in tasks),
-        "lease_ids": _numbers(task[1] for task in tasks),
+        **_keys(tasks),
         "emptied": _numbers(emptied),
         **columns,
     }
@@ -183,8 +179,16 @@ def _failures(outcomes: Sequence[RetryIn] | Sequence[Dead]) -> dict[str, list[st
 
 def recognise(tasks: Sequence[Ended]) -> Statement[int]:
     """Find which of these tasks have ended under exactly these leases."""
-    params = {"ids": _numbers(task[0] for task in tasks), "lease_ids": _numbers(task[1] for task in tasks)}
-    return Statement(sql("outcomes_recognise"), params, int)
+    return Statement(sql("outcomes_recognise"), _keys(tasks), int)
+
+
+def blocked(tasks: Sequence[Ended]) -> Statement[int]:
+    """Find which of these tasks somebody else has locked."""
+    return Statement(sql("tasks_blocked"), _keys(tasks), int)
+
+
+def _keys(tasks: Sequence[Ended]) -> dict[str, str]:
+    return {"ids": _numbers(task[0] for task in tasks), "lease_ids": _numbers(task[1] for task in tasks)}
 
 
 def beat(
@@ -192,7 +196,7 @@ def beat(
     *,
     lease_s: float,
     lease_ids: Collection[int],
-    task_ids: Collection[int],
+    running: Sequence[Ended],
     busy: int,
     draining: bool,
 ) -> Statement[Beat]:
@@ -203,7 +207,8 @@ def beat(
             "worker_id": worker_id,
             "lease_s": lease_s,
             "lease_ids": _numbers(lease_ids),
-            "task_ids": _numbers(task_ids),
+            "task_ids": _numbers(task[0] for task in running),
+            "task_lease_ids": _numbers(task[1] for task in running),
             "busy": busy,
             "draining": draining,
         },
