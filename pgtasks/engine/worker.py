@@ -33,7 +33,7 @@ from pgtasks.engine.executor import Executor
 from pgtasks.engine.heartbeat import Heartbeat, beat_deadline_s
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.maintenance import Sweeper, Tidier
-from pgtasks.engine.periodic import repeat, wait_for_any
+from pgtasks.engine.periodic import repeat
 from pgtasks.engine.slots import Slots
 from pgtasks.errors import PgtasksError
 from pgtasks.model import WorkerInfo
@@ -151,7 +151,8 @@ class Worker:
             dsn,
             list(self.info.queues),
             worker=tag,
-            hears=settings.pooler == "none",
+            wanted=settings.pooler == "none",
+            notify=lambda channel: self._finish_link.fetch_all(statements.notify(channel)),
             on_cancel=self.executor.cancel,
         )
         self._claimer = Claimer(
@@ -221,7 +222,6 @@ class Worker:
             lease_s=self.info.lease_s,
         )
         try:
-            await self._test_hearing()
             await self._stop_claiming.wait()
             return await self._wind_down(parts[0])
         finally:
@@ -230,16 +230,6 @@ class Worker:
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
-
-    async def _test_hearing(self) -> None:
-        """Find out whether notifications arrive, as they do not behind a transaction pooler."""
-        if self._settings.pooler != "none":
-            return
-        while not self._bell.hears and not self._stop_claiming.is_set():
-            await wait_for_any(0.05, self._stop_claiming)
-        if not self._stop_claiming.is_set():
-            with contextlib.suppress(PgtasksError):
-                await self._bell.test(lambda channel: self._finish_link.fetch_all(statements.notify(channel)))
 
     def on_signal(self, number: int) -> None:
         """Begin to stop; what a second and a third signal mean is in the module's docstring."""

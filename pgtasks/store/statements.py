@@ -191,6 +191,12 @@ def _keys(tasks: Sequence[Ended]) -> dict[str, str]:
     return {"ids": _numbers(task[0] for task in tasks), "lease_ids": _numbers(task[1] for task in tasks)}
 
 
+def unanswered(worker_id: UUID, *, after: int, known: Collection[int]) -> Statement[Ended]:
+    """Find tasks (id, lease id) leased to this worker by a claim whose reply was lost."""
+    params = {"worker_id": worker_id, "after": after, "known": _numbers(known)}
+    return Statement(sql("leases_unanswered"), params, as_tuple)
+
+
 def beat(
     worker_id: UUID,
     *,
@@ -266,9 +272,9 @@ def upsert_types(types: Sequence[TaskType]) -> Statement[Any]:
     )
 
 
-def due_in(queues: Sequence[str]) -> Statement[float | None]:
-    """Say in how many seconds the next task of these queues becomes due."""
-    return Statement(sql("tasks_due"), {"queues": list(queues)}, _only)
+def due_in(queues: Sequence[str], names: list[str]) -> Statement[float | None]:
+    """Say in how many seconds to look for the next task of these queues, of these names."""
+    return Statement(sql("tasks_due"), {"queues": list(queues), "names": names}, _only)
 
 
 def arm_bells(queues: Sequence[str]) -> Statement[Bell]:
@@ -276,9 +282,9 @@ def arm_bells(queues: Sequence[str]) -> Statement[Bell]:
     return Statement(sql("bells_arm"), {"queues": list(queues)}, Bell)
 
 
-def release_bells() -> Statement[Any]:
-    """Give every bell of this session back."""
-    return Statement(sql("bells_release"))
+def release_bells(ring: Collection[str]) -> Statement[Any]:
+    """Give every bell of this session back, and ring those of the queues in ``ring``."""
+    return Statement(sql("bells_release"), {"ring": list(ring)})
 
 
 def notify(channel: str) -> Statement[Any]:
