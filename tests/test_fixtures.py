@@ -66,8 +66,7 @@ def test_a_worker_process_runs_the_basic_app(dsn: str, runs: Connection) -> None
 def test_a_worker_process_dies_with_its_test(dsn: str) -> None:
     """Whatever the test does not get to, no process stays behind."""
     code = (
-        "import sys; from tests.embedded.processes import alive
-from tests.workers import WorkerProcess; "
+        "import sys; from tests.workers import WorkerProcess; "
         "print(WorkerProcess('tests.apps.basic:app', sys.argv[1]).wait_ready().pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
