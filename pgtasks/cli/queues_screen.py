@@ -44,7 +44,7 @@ def _draw(overview: Overview) -> None:
     )
     for queue in overview.queues:
         paused_at, now = queue.paused_at, overview.server.now
-        state = "open" if paused_at is None else f"paused since {age((now - paused_at).total_seconds())}"
+        state = "open" if paused_at is None else f"paused for {age((now - paused_at).total_seconds())}"
         table.add_row(
             render.safe(queue.queue),
             Text(state, style="" if paused_at is None else "yellow"),

@@ -126,7 +126,7 @@ def workers_table(workers: Sequence[WorkerRow], now: datetime) -> RenderableType
     for worker in workers:
         state = worker_state(worker)
         seen_s = (now - worker.last_seen_at).total_seconds()
-        shown = f"silent since {age(seen_s)}" if state == "silent" else state
+        shown = f"silent for {age(seen_s)}" if state == "silent" else state
         table.add_row(
             render.safe(worker.name),
             render.safe(", ".join(worker.queues)),

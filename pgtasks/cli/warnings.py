@@ -110,7 +110,7 @@ def _paused_queues(overview: Overview) -> Iterator[Warned]:
             paused_s = (overview.server.now - queue.paused_at) / timedelta(seconds=1)
             yield Warned(
                 "paused_queue",
-                f"queue {_brief(queue.queue)} is paused since {age(paused_s)} — "
+                f"queue {_brief(queue.queue)} is paused for {age(paused_s)} — "
                 f"pgtasks queues resume {shlex.quote(queue.queue)}",
                 {"queue": queue.queue, "paused_at": queue.paused_at},
             )
@@ -126,7 +126,7 @@ def _old_transactions(overview: Overview) -> Iterator[Warned]:
         )
         yield Warned(
             "old_transaction",
-            f"{what} ({who}) is open for {age(row.age_s)} and keeps vacuum from removing dead rows — {fix}",
+            f"{what} ({who}) has been open for {age(row.age_s)} and keeps vacuum from removing dead rows — {fix}",
             {
                 "pid": row.pid,
                 "age_s": round(row.age_s, 3),

@@ -97,7 +97,7 @@ def test_workers_are_listed_with_what_they_do(pgtasks: Run, connection: Connecti
     assert pgtasks("workers", "list", "--json").json["workers"][0]["id"] == ONE
     text = pgtasks("status").out
     assert "3/10" in text
-    assert "silent since 5m0" in text
+    assert "silent for 5m0" in text
 
 
 def test_a_paused_queue_is_a_warning(pgtasks: Run, connection: Connection) -> None:
