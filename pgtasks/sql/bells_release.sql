@@ -5,4 +5,4 @@
 -- session-level advisory lock.
 SELECT
     pg_advisory_unlock_all() AS released,
-    (SELECT count(pg_notify('pgtasks', r.queue)) FROM unnest(%(ring)s::text []) AS r (queue)) AS rung
+    (SELECT count(pg_notify('pgtasks', r.queue)) FROM unnest(%(ring)s::text[]) AS r (queue)) AS rung

@@ -10,5 +10,5 @@ CROSS JOIN LATERAL unnest(l.task_ids) AS held (id)
 INNER JOIN pgtasks.tasks AS t ON held.id = t.id AND l.id = t.lease_id
 WHERE l.id > %(after)s
     AND l.worker_id = %(worker_id)s
-    AND l.id <> ALL(%(known)s::bigint [])
+    AND l.id <> ALL(%(known)s::bigint[])
 ORDER BY t.id

@@ -33,7 +33,7 @@ FROM lane
 CROSS JOIN LATERAL (
     SELECT
         coalesce(
-            min(ahead.run_at) FILTER (WHERE ahead.name = ANY(%(names)s::text [])),
+            min(ahead.run_at) FILTER (WHERE ahead.name = ANY(%(names)s::text[])),
             CASE WHEN count(*) = 20 THEN max(ahead.run_at) END
         ) AS run_at
     FROM (

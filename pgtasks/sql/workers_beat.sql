@@ -49,4 +49,4 @@ SELECT
     coalesce((SELECT array_agg(r.id) FROM renewed AS r), '{}') AS kept,
     coalesce((SELECT array_agg(t.id) FROM running AS t WHERE t.is_cancelled), '{}') AS cancelled,
     coalesce((SELECT array_agg(t.position) FROM running AS t WHERE t.is_lost), '{}') AS lost,
-    EXISTS (SELECT FROM seen) AS registered
+    EXISTS(SELECT FROM seen) AS registered
