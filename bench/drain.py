@@ -25,11 +25,11 @@ KEYS = (
 
 
 def measure(bench: Bench, *, tasks: int, rounds: int) -> dict[str, Any]:
-    """Run all rounds, worker and loop in turns, and give the result."""
+    """Run all rounds and give the result."""
     facts = {"tasks": tasks, "machine": machine.facts()}
     done: list[Figures] = []
     for number in range(1, rounds + 1):
-        done.append(_round(bench, tasks, worker_first=number % 2 == 1))
+        done.append(_round(bench, tasks))
         figures = done[-1]
         progress(
             f"drain {number}/{rounds}: {figures['rate']:,.0f} tasks/s, SQL loop {figures['sql_loop_rate']:,.0f}, "
@@ -38,17 +38,19 @@ def measure(bench: Bench, *, tasks: int, rounds: int) -> dict[str, Any]:
     return result(bench, "drain", KEYS, done, facts)
 
 
-def _round(bench: Bench, tasks: int, *, worker_first: bool) -> Figures:
-    """Measure both on the same machine within seconds; who goes first changes with each round."""
+def _round(bench: Bench, tasks: int) -> Figures:
+    """Measure the loop, the worker and the loop again within seconds.
+
+    The loop on both sides of the worker takes out what a machine that gets slower or faster
+    meanwhile would add to the one and not to the other.
+    """
     fsyncs_ms = [machine.fsync_ms(bench.server.directory)]
-    loop_rate = 0.0
-    if not worker_first:
-        loop_rate = _loop(bench, tasks)
+    loop_before = _loop(bench, tasks)
+    fsyncs_ms.append(machine.fsync_ms(bench.server.directory))
     bench.fill(tasks)
     run = worker.run(bench, tasks)
     fsyncs_ms.append(machine.fsync_ms(bench.server.directory))
-    if worker_first:
-        loop_rate = _loop(bench, tasks)
+    loop_rate = statistics.harmonic_mean([loop_before, _loop(bench, tasks)])
     return {
         "rate": run.rate,
         "sql_loop_rate": loop_rate,
