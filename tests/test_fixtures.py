@@ -1,7 +1,9 @@
 """The fixtures themselves: a dirty database is clean for the next test."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -63,14 +65,19 @@ def test_a_worker_process_runs_the_basic_app(dsn: str, runs: Connection) -> None
         assert worker.wait() == 0
 
 
-def test_a_worker_process_dies_with_its_test(dsn: str) -> None:
+def test_a_worker_process_dies_with_its_test(dsn: str, tmp_path: Path) -> None:
     """Whatever the test does not get to, no process stays behind."""
     code = (
         "import sys; from tests.workers import WorkerProcess; "
         "print(WorkerProcess('tests.apps.basic:app', sys.argv[1]).wait_ready().pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code, dsn], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", code, dsn],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as tester:
         assert tester.stdout is not None
         pid = int(tester.stdout.readline())
