@@ -116,7 +116,7 @@ def test_replace_rings_the_bell(app: App, dsn: str, connection: Connection) -> N
 
 
 def test_a_conflict_does_not_abort_the_callers_transaction(app: App, dsn: str, live: Live) -> None:
-    """ "raise" raises in Python; single and bulk, the transaction goes on and commits."""
+    """It is raised in Python; single and bulk, the transaction goes on and commits."""
     first = app.enqueue("work", unique_key="k")
     bulk = [_task(None), _task("new"), _task("k")]
     with psycopg.connect(dsn) as caller:
