@@ -108,7 +108,7 @@ class Link:
         if connection is None or connection.closed:
             work.cancel()  # It is still connecting.
         else:
-            _shut_down(connection.fileno())
+            shut_down(connection.fileno())
         done, _ = await asyncio.wait({work}, timeout=_CUT_S)
         if not done:
             work.cancel()
@@ -116,7 +116,7 @@ class Link:
             work.exception()  # Seen, so that asyncio does not report it as forgotten.
 
 
-def _shut_down(descriptor: int) -> None:
+def shut_down(descriptor: int) -> None:
     """End the stream of a socket that somebody else owns and closes."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as twin:
         twin.shutdown(socket.SHUT_RDWR)

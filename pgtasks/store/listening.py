@@ -17,11 +17,14 @@ import psycopg
 from psycopg import sql
 
 from pgtasks.errors import DatabaseUnavailable
+from pgtasks.store.link import shut_down
 from pgtasks.store.session import AsyncConnection, Statement, aconnect, afetch_all, translated
 
 R = TypeVar("R")
 OnNotification = Callable[[str, str], None]
 DEADLINE_S = 10.0
+# How long a connection that was given up gets to end; shutting down a socket takes no time.
+_CUT_S = 1.0
 
 
 class Listening:
@@ -126,7 +129,7 @@ class Listening:
 
 
 async def _in_time(connection: AsyncConnection, work: Coroutine[Any, Any, R]) -> R:
-    """Wait for work on a connection; past the deadline cut it, since psycopg would wait on.
+    """Wait for work on a connection; past the deadline end its stream, since psycopg would wait on.
 
     Raises DatabaseUnavailable in that case, and whatever the work raises.
     """
@@ -135,9 +138,16 @@ async def _in_time(connection: AsyncConnection, work: Coroutine[Any, Any, R]) ->
         done, _ = await asyncio.wait({task}, timeout=DEADLINE_S)
     finally:
         if not task.done():
-            connection.pgconn.finish()
+            shut_down(connection.fileno())
+            await asyncio.wait({task}, timeout=_CUT_S)
             task.cancel()
-            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            task.add_done_callback(_seen)
     if not done:
         raise DatabaseUnavailable("no answer on the listening connection")
     return task.result()
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Look at how a task ended that nobody waits for, so that asyncio does not report it as forgotten."""
+    if not task.cancelled():
+        task.exception()
