@@ -29,7 +29,7 @@ from pgtasks.engine.attempt import Attempt
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.periodic import wait_for_any
 from pgtasks.engine.runners import Finished
-from pgtasks.errors import DatabaseError
+from pgtasks.errors import DatabaseError, LeaseLost
 from pgtasks.outcome import Cancelled, Completed, Dead, Lost, Outcome, Released, RetryIn, Snoozed
 from pgtasks.store import statements
 from pgtasks.store.link import Link
@@ -150,9 +150,11 @@ class Completer:
             events.debug("not given back, it had been already", count=len(missing))
             return
         ours = set(await self._link.fetch_all(statements.recognise(_keys(missing))))
-        lost = [attempt.task.id for attempt, _ in missing if attempt.task.id not in ours]
+        refused = [attempt for attempt, _ in missing if attempt.task.id not in ours]
+        self.lost += len(refused)
+        # Of those that were stopped for it the executor has spoken.
+        lost = [attempt.task.id for attempt in refused if not isinstance(attempt.stop_reason, LeaseLost)]
         if lost:
-            self.lost += len(lost)
             events.warning(
                 "lease lost, result refused",
                 count=len(lost),

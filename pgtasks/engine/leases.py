@@ -7,7 +7,8 @@ always gives up first.
 
 A lease that can no longer be trusted is in one of two states (docs/adr/0005-stalls-and-fencing.md):
 
-- *in doubt*: the heartbeat has been asking in time and the database does not answer. The lease
+- *in doubt*: the heartbeat has been asking in time and the database does not answer, or its
+  answer (to a heartbeat or a claim) took so long that it says nothing about now. The lease
   may well be ours still, if the database stalled for everybody. The tasks stay on the books:
   their outcomes are offered, under the lease, when the database is back.
 - *let go*: this process itself did not run in time. The lease is renewed no more; it was swept
@@ -20,6 +21,7 @@ also takes copies of the ids.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -27,11 +29,13 @@ from typing import NamedTuple
 class Lease:
     """One lease: how many of its tasks have no outcome in the database yet."""
 
-    __slots__ = ("left_to_sweep", "let_go", "open_tasks", "trusted_until")
+    __slots__ = ("came_late", "left_to_sweep", "let_go", "open_tasks", "trusted_until")
 
-    def __init__(self, open_tasks: int, trusted_until: float) -> None:
+    def __init__(self, open_tasks: int, trusted_until: float, *, came_late: bool) -> None:
         self.open_tasks = open_tasks
         self.trusted_until = trusted_until
+        # The answer that granted or renewed it last arrived after its trusted time.
+        self.came_late = came_late
         # Some of its tasks are left as they are: the row must stay until the sweep has seen it.
         self.left_to_sweep = False
         self.let_go = False
@@ -64,7 +68,10 @@ class Leases:
 
     def add(self, lease_id: int, tasks: int, sent_at: float) -> None:
         """Note a lease granted by a request that was sent at ``sent_at`` (monotonic)."""
-        self._by_id[lease_id] = Lease(tasks, sent_at + self.lease_s)
+        self._by_id[lease_id] = Lease(tasks, sent_at + self.lease_s, came_late=self._is_late(sent_at))
+
+    def _is_late(self, sent_at: float) -> bool:
+        return sent_at + self.lease_s <= time.monotonic() + self.margin_s
 
     def asked(self, sent_at: float) -> None:
         """Note that a heartbeat was sent; callable from any thread."""
@@ -74,12 +81,13 @@ class Leases:
     def renewed(self, asked: Iterable[int], kept: Iterable[int], sent_at: float) -> set[int]:
         """Note the answer of a heartbeat; gives the leases that are gone although asked for."""
         self._asking_since = None
-        until = sent_at + self.lease_s
+        until, late = sent_at + self.lease_s, self._is_late(sent_at)
         still = set(kept)
         for lease_id in still:
             lease = self._by_id.get(lease_id)
             if lease is not None and not lease.let_go:
                 lease.trusted_until = max(lease.trusted_until, until)
+                lease.came_late = late
         return {lease_id for lease_id in asked if lease_id not in still and lease_id in self._by_id}
 
     def untrusted(self, now: float) -> Untrusted:
@@ -91,7 +99,7 @@ class Leases:
             if lease.trusted_until > limit:
                 continue
             asked_in_time = asking_since is not None and asking_since < lease.trusted_until - self.margin_s
-            if asked_in_time and not lease.let_go:
+            if (asked_in_time or lease.came_late) and not lease.let_go:
                 found.in_doubt.add(lease_id)
             else:
                 lease.let_go = lease.left_to_sweep = True
