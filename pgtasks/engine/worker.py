@@ -22,7 +22,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from functools import partial
 
 from pgtasks import __version__, events
 from pgtasks.app import App
@@ -67,7 +66,7 @@ async def _run(app: App, settings: WorkerSettings) -> int:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, worker.on_signal, number)
-    os.register_at_fork(after_in_child=partial(_give_signals_back, os.getpid()))
+    _fork.guard()
     try:
         if not await worker.introduce():
             return EXIT_INTERRUPTED if worker.interrupted else EXIT_OK
@@ -95,16 +94,39 @@ def leave_within(limit_s: float, code: int) -> None:
     timer.start()
 
 
-def _give_signals_back(worker_pid: int) -> None:
-    """Give a child that a handler forked the default signals back.
+class _Fork:
+    """Keeps a child that a handler forks apart from this process's signals.
 
-    It would write the signals it gets into the socket that it shares with us, and the worker
-    would stop; and it could not be terminated itself.
+    The child inherits the handlers and shares the socket that wakes the loop: a signal it gets
+    would stop the worker, and would not end the child. It gets the default handlers back. In
+    between the signals are blocked; they are delivered afterwards, to the right process.
     """
-    if os.getppid() == worker_pid:
-        signal.set_wakeup_fd(-1)
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+
+    def __init__(self) -> None:
+        self._worker_pid = 0
+        self._masks = threading.local()
+
+    def guard(self) -> None:
+        """Begin, in a process that has become a worker."""
+        if not self._worker_pid:
+            os.register_at_fork(before=self._before, after_in_parent=self._unblock, after_in_child=self._in_child)
+        self._worker_pid = os.getpid()
+
+    def _before(self) -> None:
+        self._masks.old = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def _unblock(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.old)
+
+    def _in_child(self) -> None:
+        if os.getppid() == self._worker_pid:
+            signal.set_wakeup_fd(-1)
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+        self._unblock()
+
+
+_fork = _Fork()
 
 
 class Worker:

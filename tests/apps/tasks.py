@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import multiprocessing
 import os
 import sys
 import threading
@@ -234,12 +235,13 @@ async def holds(context: Context, seconds: float) -> None:
 
 
 @app.task
-def holds_sync(context: Context, seconds: float) -> bool:
+def holds_sync(context: Context, seconds: float) -> None:
     """Wait in a thread, until told to stop."""
     note(context, "begun")
-    stopped = context.wait_cancelled(seconds)
-    note(context, "stopped" if stopped else "ended")
-    return stopped
+    if context.wait_cancelled(seconds):
+        note(context, "stopped")
+    context.raise_if_cancelled()
+    note(context, "ended")
 
 
 @app.task(max_attempts=2)
@@ -300,6 +302,29 @@ async def leaves_things_behind() -> None:
 async def waits_for_a_thread(seconds: float) -> None:
     """Wait for a thread that Python in turn waits for when it ends."""
     await asyncio.to_thread(time.sleep, seconds)
+
+
+@app.task
+async def waits(seconds: float) -> None:
+    """Wait on the loop without a note, for tests in which the database is away."""
+    await asyncio.sleep(seconds)
+
+
+@app.task
+def terminates_a_child() -> int | None:
+    """Fork a process that waits, terminate it, and give its exit code."""
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+    child.start()
+    child.terminate()
+    child.join(5)
+    return child.exitcode
+
+
+@app.task
+def adds_more(generations: int, queue: str) -> None:
+    """Add a task like itself, as many generations as asked."""
+    if generations:
+        adds_more.using(queue=queue).enqueue(generations - 1, queue)
 
 
 _left: list[object] = []
