@@ -16,6 +16,7 @@ KEYS = (
     Key("ratio_to_sql_loop", "worker against loop, round by round", 2, Budget(least=0.7)),
     Key("worker_cpu_us_per_task", "user and system time of the worker process, its start included", 1, Budget(most=35)),
     Key("backend_cpu_us_per_task", "the same of its connections' server processes", 1),
+    Key("sql_loop_cpu_us_per_task", "CPU of the loop and of its server process together", 1),
     Key("claim_hot_ratio", "claims that touched no index", 3, Budget(least=0.95)),
     Key("wal_bytes_per_task", "from claim to history", 0, Budget(most=800)),
     Key("commits_per_task", "transactions of all its connections", 4, Budget(most=0.02)),
@@ -45,18 +46,21 @@ def _round(bench: Bench, tasks: int) -> Figures:
     meanwhile would add to the one and not to the other.
     """
     fsyncs_ms = [machine.fsync_ms(bench.server.directory)]
-    loop_before = _loop(bench, tasks)
+    before = _loop(bench, tasks)
     fsyncs_ms.append(machine.fsync_ms(bench.server.directory))
     bench.fill(tasks)
     run = worker.run(bench, tasks)
     fsyncs_ms.append(machine.fsync_ms(bench.server.directory))
-    loop_rate = statistics.harmonic_mean([loop_before, _loop(bench, tasks)])
+    after = _loop(bench, tasks)
+    loop_rate = statistics.harmonic_mean([before.rate, after.rate])
+    loops_us = [one.cpu_us_per_task for one in (before, after) if one.cpu_us_per_task is not None]
     return {
         "rate": run.rate,
         "sql_loop_rate": loop_rate,
         "ratio_to_sql_loop": run.rate / loop_rate,
         "worker_cpu_us_per_task": run.per_task_us(run.cpu_s),
         "backend_cpu_us_per_task": run.per_task_us(run.backend_cpu_s),
+        "sql_loop_cpu_us_per_task": statistics.fmean(loops_us) if loops_us else None,
         "claim_cpu_us_per_task": run.per_task_us(run.claim_cpu_s),
         "claim_hot_ratio": run.hot_updates / run.updates,
         "wal_bytes_per_task": run.wal_bytes / tasks,
@@ -67,6 +71,6 @@ def _round(bench: Bench, tasks: int) -> Figures:
     }
 
 
-def _loop(bench: Bench, tasks: int) -> float:
+def _loop(bench: Bench, tasks: int) -> floor.FloorRun:
     bench.fill(tasks)
     return floor.run(bench, tasks)
