@@ -102,7 +102,7 @@ async def until(
         await asyncio.sleep(0.005)
 
 
-async def value(connection: psycopg.AsyncConnection[Any], statement: str, *params: Any) -> Any:
+async def avalue(connection: psycopg.AsyncConnection[Any], statement: str, *params: Any) -> Any:
     """Run a statement and return the one value it gives."""
     cursor = await connection.execute(statement.encode(), params or None)
     row = await cursor.fetchone()

@@ -52,7 +52,7 @@ class Rig:
         self._names, self._hold_s = names or ("t",), hold_s
         self._stop, self._stop_all = asyncio.Event(), asyncio.Event()
         self.link = Link(dsn, "claim", worker=self.id.hex[:12], pooler=pooler)
-        self._finish = Link(dsn, "finish", worker=self.id.hex[:12], pooler=pooler)
+        self.finish_link = Link(dsn, "finish", worker=self.id.hex[:12], pooler=pooler)
 
     def _app(self) -> App:
         app = App()
@@ -74,14 +74,14 @@ class Rig:
         settings = self.settings
         slots = Slots(settings.concurrency, settings.queues)
         leases = Leases(settings.lease_s)
-        self.completer = Completer(self._finish, self.id, leases, settings.concurrency // 2)
+        self.completer = Completer(self.finish_link, self.id, leases, settings.concurrency // 2)
         self.executor = Executor(self._app(), slots, leases, self.completer.add)
         self.bell = Bell(
             settings.dsn,
             slots.queues,
             worker=self.id.hex[:12],
             wanted=settings.pooler == "none",
-            notify=lambda channel: self._finish.fetch_all(statements.notify(channel)),
+            notify=lambda channel: self.finish_link.fetch_all(statements.notify(channel)),
             on_cancel=self.executor.cancel,
         )
         self.claimer = Claimer(
@@ -112,6 +112,8 @@ class Rig:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
     ) -> None:
         self._stop.set()
+        self.executor.stop_all()
+        await until(lambda: not self.executor.running, hint="its handlers do not end")
         self._stop_all.set()
         self.completer.arrived.set()
         await asyncio.wait(self._parts, timeout=1.0)
@@ -119,7 +121,7 @@ class Rig:
             part.cancel()
         await asyncio.gather(*self._parts, return_exceptions=True)
         self.executor.close()
-        for closing in (self.bell, self.link, self._finish):
+        for closing in (self.bell, self.link, self.finish_link):
             await closing.close()
 
     async def asleep(self) -> Self:

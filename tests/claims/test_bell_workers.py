@@ -13,7 +13,7 @@ import pytest
 
 from pgtasks.engine.bell import RECHECK_S
 from pgtasks.store import session, statements
-from tests.claims.helpers import until, value
+from tests.claims.helpers import avalue, until
 from tests.claims.rig import Rig
 from tests.database import Connection
 from tests.workers import WorkerProcess
@@ -26,7 +26,7 @@ SLACK_S = 0.5
 
 async def _insert(connection: Async, name: str = "t", queue: str = "default") -> tuple[int, float]:
     """Insert a task; gives its id and when it was committed."""
-    task_id = await value(connection, INSERT, name, queue)
+    task_id = await avalue(connection, INSERT, name, queue)
     return task_id, time.monotonic()
 
 
@@ -61,7 +61,7 @@ async def test_a_transaction_open_for_seconds(dsn: str, aconnection: Async, end:
     async with Rig(dsn) as rig, _transaction(dsn) as producer:
         if asleep:
             await rig.asleep()
-        held = await value(producer, INSERT, "t", "default")
+        held = await avalue(producer, INSERT, "t", "default")
         async with producer.transaction(force_rollback=True):
             await _insert(producer)
         await asyncio.sleep(1.2)
@@ -79,7 +79,7 @@ async def test_a_transaction_open_for_seconds(dsn: str, aconnection: Async, end:
 async def test_a_long_transaction_of_somebody_else_delays_nobody(dsn: str, aconnection: Async) -> None:
     """Tasks committed beside it are found by the polls of a worker that it keeps awake."""
     async with _transaction(dsn) as producer:
-        await value(producer, INSERT, "t", "default")
+        await avalue(producer, INSERT, "t", "default")
         async with Rig(dsn) as rig:
             await until(lambda: rig.claimer.rescans)
             for _ in range(5):
@@ -92,7 +92,7 @@ async def test_a_killed_sleeper_does_not_take_the_bell_along(dsn: str, aconnecti
         process.wait_ready()
         held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND objsubid = 1"
         for _ in range(1000):
-            if await value(aconnection, held):
+            if await avalue(aconnection, held):
                 break
             await asyncio.sleep(0.01)
         async with Rig(dsn, "echo") as rig:
@@ -137,7 +137,7 @@ async def test_delayed_and_retried_tasks_start_on_time_while_asleep(dsn: str, ac
         await rig.asleep()
         for delay_s in (0.7, 0.3, 1.1):
             due = time.monotonic() + delay_s
-            task_id = await value(
+            task_id = await avalue(
                 aconnection, "SELECT pgtasks.enqueue('t', delay => make_interval(secs => %s))", delay_s
             )
             waited = await _waited(rig, task_id, due)
@@ -177,10 +177,12 @@ class _Producers:
         async with _transaction(self._dsn) as connection:
             while time.monotonic() < self._until:
                 queue = rng.choice(["one", "two"])
-                ids = [await value(connection, INSERT, rng.choice(["a", "b"]), queue) for _ in range(rng.randint(1, 3))]
+                ids = [
+                    await avalue(connection, INSERT, rng.choice(["a", "b"]), queue) for _ in range(rng.randint(1, 3))
+                ]
                 if rng.random() < 0.2:
                     async with connection.transaction(force_rollback=True):
-                        await value(connection, INSERT, "a", "one")
+                        await avalue(connection, INSERT, "a", "one")
                 await asyncio.sleep(rng.choice([0.0, 0.0, 0.01, 0.3, 0.6]))
                 if rng.random() < 0.2:
                     await connection.rollback()

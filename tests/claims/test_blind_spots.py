@@ -11,7 +11,7 @@ from pgtasks.engine.cursor import Cursor
 from pgtasks.outcome import Failure, RetryIn
 from pgtasks.store import session, statements
 from pgtasks.store.session import Statement
-from tests.claims.helpers import ME, claim, rescan, until, value
+from tests.claims.helpers import ME, avalue, claim, rescan, until
 from tests.claims.rig import Rig
 from tests.database import Connection
 
@@ -48,7 +48,7 @@ async def test_found_within_a_second_under_load(dsn: str, connection: Connection
 async def test_a_late_commit_is_found_within_a_second_under_load(dsn: str, connection: Connection) -> None:
     """Inserted before tasks that were claimed long before it was committed."""
     async with await psycopg.AsyncConnection.connect(dsn) as late:
-        task_id = await value(late, "INSERT INTO pgtasks.tasks (name) VALUES ('t') RETURNING id")
+        task_id = await avalue(late, "INSERT INTO pgtasks.tasks (name) VALUES ('t') RETURNING id")
         _backlog(connection, 3000)
         async with Rig(dsn, concurrency=10, hold_s=0.01) as rig:
             await rig.ran(300)
