@@ -11,6 +11,7 @@ TIMES_MAX = 6
 # So many values are named one by one; of more with one step between them, the first and the last are.
 NAMED_MAX = 4
 RUN_MIN = 3
+EVERY = {f"every {field.name}" for field in (MINUTE, HOUR)}
 MONTH_WORDS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
@@ -50,7 +51,7 @@ def time(rule: Expression) -> str:
     if rule.with_seconds:
         parts.insert(0, part(SECOND, rule.second))
     # "Every 15 minutes of every hour" says no more than its first half.
-    while len(parts) > 1 and parts[-1] == f"every {HOUR.name}" and parts[-2].startswith("every"):
+    while len(parts) > 1 and parts[-1] in EVERY and parts[-2].startswith("every"):
         parts.pop()
     return " of ".join(parts) if parts[0].startswith("every") else "at " + " of ".join(parts)
 
@@ -72,8 +73,10 @@ def counted(noun: str, values: Sequence[int]) -> str:
 def dates(rule: Expression) -> str:
     """Say on which days of which months."""
     month_days, weekdays = days_of_month(rule.day), days_of_week(rule.weekday)
-    if month_days and weekdays:
-        days = f" on {month_days} of the month" + (" or on " if rule.either_day else ", if it is ") + weekdays
+    if month_days and weekdays and rule.either_day:
+        days = f" on {month_days} of the month or on {weekdays}"
+    elif month_days and weekdays:
+        days = f" on {month_days} of the month, if it is {days_of_week(rule.weekday, 'or')}"
     elif month_days or weekdays:
         days = f" on {month_days} of the month" if month_days else f" on {weekdays}"
     else:
@@ -90,13 +93,13 @@ def days_of_month(choice: Choice) -> str:
     return " and ".join(filter(None, [numbered, "the last day" if choice.last_day else ""]))
 
 
-def days_of_week(choice: Choice) -> str:
+def days_of_week(choice: Choice, word: str = "and") -> str:
     """Say which days of the week, or nothing if any is right."""
     if choice.covers(WEEKDAY):
         return ""
-    plain = [series(choice.values, WEEKDAY_WORDS)] if choice.values else []
+    plain = [series(choice.values, WEEKDAY_WORDS, word)] if choice.values else []
     nth = [f"the {ordinal(number)} {WEEKDAY_WORDS[weekday]} of the month" for weekday, number in choice.nth]
-    return joined([*plain, *nth])
+    return joined([*plain, *nth], word)
 
 
 def day_rule(rule: Expression) -> str:
@@ -117,7 +120,7 @@ def clock_rule(rule: Expression) -> str:
     )
 
 
-def series(values: Sequence[int], words: Sequence[str] = ()) -> str:
+def series(values: Sequence[int], words: Sequence[str] = (), word: str = "and") -> str:
     """Write numbers, or the words for them: 9 to 17, or 1, 3, ... 31, or 5, 20 and 35."""
     named = [words[value] if words else str(value) for value in values]
     steps = {after - before for before, after in itertools.pairwise(values)}
@@ -129,7 +132,7 @@ def series(values: Sequence[int], words: Sequence[str] = ()) -> str:
             runs[-1].append(position)
         else:
             runs.append([position])
-    return joined([text for run in runs for text in written(run, named)])
+    return joined([text for run in runs for text in written(run, named)], word)
 
 
 def written(run: Sequence[int], named: Sequence[str]) -> list[str]:
@@ -139,9 +142,9 @@ def written(run: Sequence[int], named: Sequence[str]) -> list[str]:
     return [f"{named[run[0]]} to {named[run[-1]]}"]
 
 
-def joined(words: Sequence[str]) -> str:
-    """Join words with commas, the last one with `and`."""
-    return ", ".join(words[:-1]) + " and " + words[-1] if len(words) > 1 else "".join(words)
+def joined(texts: Sequence[str], word: str = "and") -> str:
+    """Join texts with commas, the last one with a word."""
+    return f"{', '.join(texts[:-1])} {word} {texts[-1]}" if len(texts) > 1 else "".join(texts)
 
 
 def ordinal(number: int) -> str:

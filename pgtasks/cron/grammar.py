@@ -92,21 +92,26 @@ def check_count(words: list[str], *, seconds: bool) -> None:
     count = len(words)
     if count == len(SIX if seconds else FIVE):
         return
-    found = "1 field" if count == 1 else f"{count} fields"
+    message = f"{count} field{'s' if count != 1 else ''}: "
     if seconds:
-        repair = ["0", *words] if count == len(FIVE) else words[:WITH_SECONDS]
-        message = f"{found}: seconds=True needs 6, second {FIELD_NAMES}"
+        repair = ["0", *words] if count == len(FIVE) else words[:-1]
+        message += f"seconds=True needs 6, second {FIELD_NAMES}"
     elif count == WITH_SECONDS:
-        repair, message = words[1:], f"{found}: seconds first needs seconds=True"
+        repair = words[1:]
+        message += "seconds first needs seconds=True"
     elif count == WITH_YEAR:
-        repair, message = words[1:-1], f"{found}: 5 are needed, {FIELD_NAMES}, and there is no field for the year"
+        repair = words[1:-1]
+        message += f"5 are needed, {FIELD_NAMES}, and there is no field for the year"
     else:
-        repair, message = [*words, *["*"] * 4][:5], f"{found}: 5 are needed, {FIELD_NAMES}"
+        repair = words + ["*"] * (len(FIVE) - count)
+        message += f"5 are needed, {FIELD_NAMES}"
     raise ScheduleError(message + meant(repair, seconds=seconds), field="expression")
 
 
 def meant(words: list[str], *, seconds: bool) -> str:
     """Ask whether this was meant, if it is an expression at all."""
+    if len(words) != len(SIX if seconds else FIVE):
+        return ""
     text = " ".join("*" if word == "?" else word for word in words)
     try:
         parse(text, seconds=seconds)
