@@ -14,7 +14,7 @@ from pgtasks.errors import ScheduleError
 from tests.cron import zones
 from tests.cron.expressions import random_expression
 
-INSTANTS = st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - bounds
+INSTANTS = st.datetimes(datetime(1970, 1, 2), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - hypothesis wants naive bounds
 EXPRESSIONS = st.integers().map(lambda seed: random_expression(random.Random(seed), night=seed % 2 == 0))
 PIECES = st.sampled_from(
     [

@@ -113,7 +113,7 @@ def test_it_is_a_value() -> None:
     assert schedule != CronSchedule("0 2 * * *")
     assert len({schedule, CronSchedule("0 2 * * *", "Europe/Berlin")}) == 1
     assert repr(schedule) == "CronSchedule(expression='0 2 * * *', timezone='Europe/Berlin', seconds=False)"
-    assert pickle.loads(pickle.dumps(schedule)).next_after(NOON) == schedule.next_after(NOON)  # noqa: S301 - made here
+    assert pickle.loads(pickle.dumps(schedule)).next_after(NOON) == schedule.next_after(NOON)  # noqa: S301 - it was pickled here
     with pytest.raises(dataclasses.FrozenInstanceError):
         schedule.expression = "* * * * *"  # type: ignore[misc]  # wrong on purpose
 
