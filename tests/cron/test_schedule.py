@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import pickle
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from pgtasks.cron import CronSchedule
+from pgtasks.cron import CronSchedule, calendar
 from pgtasks.errors import ScheduleError
 from tests.cron.instants import utc
 
@@ -124,31 +123,13 @@ def test_seconds_is_true_or_false() -> None:
         CronSchedule("* * * * *", seconds="yes")  # type: ignore[arg-type]  # wrong on purpose
 
 
-@pytest.fixture
-def hasty_threads() -> Iterator[None]:
-    """Let threads take turns as often as they can."""
-    interval_s = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval_s)
-
-
-def test_threads_share_a_schedule(hasty_threads: None) -> None:
-    """Each gets the answer to its own question."""
-    schedule = CronSchedule("30 4 * * 1-5", "Europe/Berlin")
-    starts = [NOON + timedelta(days=1000 * each) for each in range(4)]
-    right = [schedule.upcoming(50, start) for start in starts]
-    given: list[list[datetime]] = [[] for _ in starts]
-
-    def ask(place: int) -> None:
-        given[place] = schedule.upcoming(50, starts[place])
-
-    threads = [threading.Thread(target=ask, args=(place,)) for place in range(len(starts))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert given == right
+@pytest.mark.parametrize("expression", ["30 4 * * 1-5", "0 0 13 * 5#3", "*/5 * L * *"])
+def test_an_answer_leaves_no_trace(expression: str) -> None:
+    """Threads share what was prepared for an expression, and a croniter moves when it is asked."""
+    shared = calendar.prepared(CronSchedule(expression, "Europe/Berlin")._rule)  # noqa: SLF001 - what the threads share
+    before = [copy.deepcopy(vars(walker)) for walker in shared]
+    CronSchedule(expression, "Europe/Berlin").upcoming(3, NOON)
+    assert [vars(walker) for walker in shared] == before
 
 
 @pytest.mark.parametrize(
