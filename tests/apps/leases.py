@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from pgtasks import App, Context, Retry
+from pgtasks import App, Context, Retry, RetryLater
 from tests.trace import Trace
 
 app = App(retry=Retry(max_attempts=3, base=0.05, cap=0.2))
@@ -37,6 +37,15 @@ def hold(context: Context, seconds: float) -> int:
     time.sleep(seconds)
     trace.mark("end", context)
     return os.getpid()
+
+
+@app.task
+def later(context: Context) -> int:
+    """Ask for another attempt in a second, then succeed."""
+    trace.mark("start", context)
+    if context.attempt == 1:
+        raise RetryLater(1.0)
+    return context.attempt
 
 
 @app.task

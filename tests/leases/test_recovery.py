@@ -1,0 +1,120 @@
+"""L-07: each part of a worker outlives what can happen to its connection and its statements."""
+
+import time
+
+import pytest
+
+from tests.database import Connection, rows, value, wait_until
+from tests.leases import steps
+from tests.leases.conftest import StartWorker
+from tests.leases.roles import worker_role
+from tests.trace import Trace
+from tests.workers import WorkerProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+BACK_S = 5.0
+PARTS = ("claim", "finish", "heartbeat", "listen")
+BACKENDS = "FROM pg_stat_activity WHERE application_name LIKE 'pgtasks/' || %s || '/%%'"
+# A trigger that fails the statements of one part a few times, with any SQLSTATE.
+FAULT = """
+CREATE SEQUENCE public.faults;
+CREATE FUNCTION public.fail() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF nextval('public.faults') <= 3 THEN
+        RAISE 'a fault as ordered' USING ERRCODE = TG_ARGV[0];
+    END IF;
+    RETURN NULL;
+END $$;
+"""
+TABLES = {
+    "claim": "INSERT ON pgtasks.leases",
+    "finish": "INSERT ON pgtasks.history",
+    "heartbeat": "UPDATE ON pgtasks.workers",
+}
+STATES = {
+    "statement timeout": "57014",
+    "serialization failure": "40001",
+    "deadlock": "40P01",
+    "idle in transaction": "25P03",
+    "lock not available": "55P03",
+    "disk full": "53100",
+}
+
+
+def backends(connection: Connection, part: str) -> set[int]:
+    """Return the server processes of a part's connections."""
+    return {pid for (pid,) in rows(connection, f"SELECT pid {BACKENDS}", part)}
+
+
+def assert_working(connection: Connection, worker: WorkerProcess, limit_s: float = BACK_S) -> None:
+    """Check that a task inserted now is done within seconds, and that the heart beats."""
+    began = time.monotonic()
+    task_id = value(connection, """SELECT pgtasks.enqueue('tick', '{"seconds": 0}')""")
+    wait_until(
+        lambda: steps.status(connection, task_id) == "completed",
+        limit_s,
+        hint=lambda: f"the task is not done:\n{worker.output()}",
+    )
+    seen = "SELECT last_seen_at FROM pgtasks.workers"
+    before = value(connection, seen)
+    wait_until(lambda: value(connection, seen) > before, max(0.1, limit_s - (time.monotonic() - began)))
+
+
+def test_every_part_comes_back_after_its_backend_was_terminated(
+    connection: Connection, start_worker: StartWorker
+) -> None:
+    """57P01 on each connection in turn, idle and asleep as the worker is."""
+    worker = start_worker().wait_ready()
+    for part in PARTS:
+        wait_until(lambda part=part: backends(connection, part))  # type: ignore[misc]
+        gone = backends(connection, part)
+        rows(connection, f"SELECT pg_terminate_backend(pid, 5000) {BACKENDS}", part)
+        assert_working(connection, worker)
+        wait_until(lambda part=part, gone=gone: backends(connection, part) - gone, BACK_S)  # type: ignore[misc]
+    assert rows(connection, "SELECT 1 FROM pgtasks.attempts") == []
+
+
+def test_every_part_outlives_errors_of_its_statements(connection: Connection, start_worker: StartWorker) -> None:
+    """Each state comes three times for each part; nothing is lost, and the worker says what happened."""
+    rows(connection, "DROP SEQUENCE IF EXISTS public.faults")
+    rows(connection, "DROP FUNCTION IF EXISTS public.fail")
+    connection.execute(FAULT.encode())
+    worker = start_worker().wait_ready()
+    try:
+        for part, state in zip((*TABLES, *TABLES), STATES.values(), strict=True):
+            rows(connection, "SELECT setval('public.faults', 1, false)")
+            rows(
+                connection,
+                f"CREATE TRIGGER fault AFTER {TABLES[part]} FOR EACH STATEMENT EXECUTE FUNCTION public.fail('{state}')",
+            )
+            assert_working(connection, worker)
+            faults = "SELECT last_value > 3 FROM public.faults"
+            wait_until(lambda faults=faults: value(connection, faults), BACK_S)  # type: ignore[misc]
+            rows(connection, f"DROP TRIGGER fault ON {TABLES[part].split()[-1]}")
+    finally:
+        rows(connection, "DROP FUNCTION public.fail CASCADE")
+        rows(connection, "DROP SEQUENCE public.faults")
+    assert worker.running
+    assert worker.output().count("a fault as ordered") >= len(TABLES)
+    assert rows(connection, "SELECT outcome, error FROM pgtasks.attempts") == []
+
+
+def test_a_worker_waits_for_a_free_connection(connection: Connection, start_worker: StartWorker, trace: Trace) -> None:
+    """53300 on all its connections: it tries on, keeps what it holds, and is back when one is free."""
+    with worker_role(connection, "limited_worker", {}) as address:
+        worker = start_worker(address=address)
+        worker.wait_output("worker started")
+        task_id = value(connection, """SELECT pgtasks.enqueue('hold', '{"seconds": 1}')""")
+        wait_until(lambda: trace.marks("start"))
+        rows(connection, "ALTER ROLE limited_worker CONNECTION LIMIT 0")
+        rows(
+            connection, "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'limited_worker'"
+        )
+        wait_until(lambda: trace.marks("end"))
+        worker.wait_output("too many connections")
+        assert steps.status(connection, task_id) == "running"
+        rows(connection, "ALTER ROLE limited_worker CONNECTION LIMIT -1")
+        wait_until(lambda: steps.status(connection, task_id) == "completed", BACK_S)
+        assert_working(connection, worker)
+        worker.kill()
+    assert len(trace.marks("start", task_id=task_id)) == 1
