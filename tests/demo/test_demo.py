@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pexpect  # type: ignore[import-untyped]  # it ships no types
 import psutil  # type: ignore[import-untyped]  # it ships no types
 import psycopg
 import pytest
@@ -71,6 +73,21 @@ def test_it_keeps_its_promises(scratch: Path) -> None:
     assert 0 < facts["recovery_s"] < 6
     assert "\033" not in done.stdout + done.stderr
     assert left_behind(scratch) == []
+
+
+def test_it_fits_a_terminal_of_80_columns_without_colours(scratch: Path) -> None:
+    """A live table stays below the text; NO_COLOR leaves nothing but its movements."""
+    env = environment(TMPDIR=str(scratch), NO_COLOR="1", TERM="xterm-256color")
+    terminal = pexpect.spawn(program(), ["demo"], env=env, dimensions=(50, 80), timeout=60, encoding="utf-8")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    shown = str(terminal.before)
+    assert terminal.exitstatus == 0, shown
+    assert "8 of 8 promises kept" in shown
+    assert re.search(r"demo\.render_video .* 8 ", shown), "the table was not shown"
+    assert not re.search(r"\x1b\[[0-9;]*m", shown), "colours in spite of NO_COLOR"
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]+", shown)]
+    assert max(len(line) for line in lines) <= 80
 
 
 def test_a_broken_promise_ends_in_exit_code_1(scratch: Path) -> None:
