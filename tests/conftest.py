@@ -16,7 +16,7 @@ from tests.database import Connection, Server
 def _no_settings_of_this_machine() -> None:
     """Keep a DSN or a server of the person who runs the tests out of them."""
     for name in list(os.environ):
-        if name.startswith("PG") and name != "PGTASKS_TEST_PG_BINDIR":
+        if name.startswith("PG") and name not in {"PGTASKS_TEST_PG_BINDIR", "PGTASKS_UPDATE_SNAPSHOT"}:
             del os.environ[name]
 
 
