@@ -34,7 +34,7 @@ async def tick(context: Context, seconds: float) -> int:
 def hold(context: Context, seconds: float) -> int:
     """Hold on in a thread, whatever anybody says."""
     trace.mark("start", context)
-    time.sleep(seconds)
+    time.sleep(seconds)  # stands for work that nothing interrupts
     trace.mark("end", context)
     return os.getpid()
 
@@ -59,4 +59,4 @@ def crash(context: Context, how: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "segfault":
             ctypes.string_at(0)
-    time.sleep(60)
+    time.sleep(60)  # the end of the process is under way

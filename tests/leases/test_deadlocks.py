@@ -50,7 +50,7 @@ def refill(connection: SyncConnection, rng: random.Random) -> None:
     waiting = value(connection, "SELECT count(*) FROM pgtasks.tasks")
     if waiting < TASKS:
         steps.enqueue(connection, TASKS - waiting, max_attempts=rng.randint(1, 4))
-    time.sleep(0.01)
+    time.sleep(0.01)  # a producer that is not in a hurry
 
 
 @pytest.mark.slow

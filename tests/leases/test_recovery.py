@@ -1,6 +1,7 @@
 """L-07: each part of a worker outlives what can happen to its connection and its statements."""
 
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -60,42 +61,48 @@ def assert_working(connection: Connection, worker: WorkerProcess, limit_s: float
     wait_until(lambda: value(connection, seen) > before, max(0.1, limit_s - (time.monotonic() - began)))
 
 
+@pytest.mark.parametrize("part", PARTS)
 def test_every_part_comes_back_after_its_backend_was_terminated(
-    connection: Connection, start_worker: StartWorker
+    part: str, connection: Connection, start_worker: StartWorker
 ) -> None:
-    """57P01 on each connection in turn, idle and asleep as the worker is."""
+    """57P01 on one connection, idle and asleep as the worker is."""
     worker = start_worker().wait_ready()
-    for part in PARTS:
-        wait_until(lambda part=part: backends(connection, part))  # type: ignore[misc]
-        gone = backends(connection, part)
-        rows(connection, f"SELECT pg_terminate_backend(pid, 5000) {BACKENDS}", part)
-        assert_working(connection, worker)
-        wait_until(lambda part=part, gone=gone: backends(connection, part) - gone, BACK_S)  # type: ignore[misc]
+    wait_until(lambda: backends(connection, part))
+    gone = backends(connection, part)
+    rows(connection, f"SELECT pg_terminate_backend(pid, 5000) {BACKENDS}", part)
+    assert_working(connection, worker)
+    wait_until(lambda: backends(connection, part) - gone, BACK_S)
     assert rows(connection, "SELECT 1 FROM pgtasks.attempts") == []
 
 
-def test_every_part_outlives_errors_of_its_statements(connection: Connection, start_worker: StartWorker) -> None:
-    """Each state comes three times for each part; nothing is lost, and the worker says what happened."""
+@pytest.fixture
+def faults(connection: Connection) -> Iterator[None]:
+    """The function that fails as ordered, and the sequence that counts how often."""
     rows(connection, "DROP SEQUENCE IF EXISTS public.faults")
     rows(connection, "DROP FUNCTION IF EXISTS public.fail")
     connection.execute(FAULT.encode())
+    yield
+    rows(connection, "DROP FUNCTION public.fail CASCADE")
+    rows(connection, "DROP SEQUENCE public.faults")
+
+
+@pytest.mark.parametrize("part", TABLES)
+def test_every_part_outlives_errors_of_its_statements(
+    part: str, faults: None, connection: Connection, start_worker: StartWorker
+) -> None:
+    """Each state comes three times; nothing is lost, and the worker says what happened."""
     worker = start_worker().wait_ready()
-    try:
-        for part, state in zip((*TABLES, *TABLES), STATES.values(), strict=True):
-            rows(connection, "SELECT setval('public.faults', 1, false)")
-            rows(
-                connection,
-                f"CREATE TRIGGER fault AFTER {TABLES[part]} FOR EACH STATEMENT EXECUTE FUNCTION public.fail('{state}')",
-            )
-            assert_working(connection, worker)
-            faults = "SELECT last_value > 3 FROM public.faults"
-            wait_until(lambda faults=faults: value(connection, faults), BACK_S)  # type: ignore[misc]
-            rows(connection, f"DROP TRIGGER fault ON {TABLES[part].split()[-1]}")
-    finally:
-        rows(connection, "DROP FUNCTION public.fail CASCADE")
-        rows(connection, "DROP SEQUENCE public.faults")
+    for state in STATES.values():
+        rows(connection, "SELECT setval('public.faults', 1, false)")
+        rows(
+            connection,
+            f"CREATE TRIGGER fault AFTER {TABLES[part]} FOR EACH STATEMENT EXECUTE FUNCTION public.fail('{state}')",
+        )
+        assert_working(connection, worker)
+        wait_until(lambda: value(connection, "SELECT last_value > 3 FROM public.faults"), BACK_S)
+        rows(connection, f"DROP TRIGGER fault ON {TABLES[part].split()[-1]}")
     assert worker.running
-    assert worker.output().count("a fault as ordered") >= len(TABLES)
+    assert worker.output().count("a fault as ordered") >= len(STATES)
     assert rows(connection, "SELECT outcome, error FROM pgtasks.attempts") == []
 
 
