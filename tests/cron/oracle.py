@@ -57,6 +57,21 @@ def compare_clock(text: str, zone: str, clock: Clock, rng: random.Random, *, sec
         yield f"{where}: latest up to {instants[-1]} is {earlier[-1:]}, given {latest}"
 
 
+def compare_far(zone: str, change: zones.Change, clock: Clock, rng: random.Random) -> Iterator[str]:
+    """Yield where a schedule of just the hours and the day of a change, asked long before, misses its first fire."""
+    ahead_s = rng.choice([change.before_s, change.after_s])
+    wall = change.instant.replace(tzinfo=None) + timedelta(seconds=ahead_s)
+    hours = f"{max(0, wall.hour - 1)}-{min(23, wall.hour + 1)}"
+    text = f"{rng.choice(['*', '*/20', '0', '30', '*/45'])} {hours} {wall.day} {wall.month} *"
+    after = change.instant - timedelta(days=rng.randint(40, 300))
+    right = vixie.fires(vixie.Vixie(text), clock)
+    given = CronSchedule(text, zone).next_after(after)
+    if right and given != right[0]:
+        yield f"`{text}` {zone} after {after}: right {right[0]}, given {given}"
+    if not right and given < change.instant + timedelta(days=1):
+        yield f"`{text}` {zone} after {after}: right is none on that day, given {given}"
+
+
 def compare_utc(text: str, after: datetime, count: int = 4) -> Iterator[str]:
     """Yield where a schedule in UTC and the reference differ in the first fires, or in whether there are any."""
     rule = vixie.Vixie(text)
@@ -92,6 +107,8 @@ def compare_zone(
         drawn += [random_expression(rng, night=rng.random() < 0.7) for _ in range(count)]
         for text in drawn:
             yield from compare_clock(text, zone, clock, rng)
+        for _ in range(count):
+            yield from compare_far(zone, change, clock, rng)
 
 
 def new_changes(names: Iterable[str]) -> Iterator[tuple[str, list[zones.Change]]]:
