@@ -41,10 +41,11 @@ from pgtasks.store import statements
 from pgtasks.store.link import Link
 
 EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
-# After the grace time: how long stopped handlers get to end, then how long the flush gets.
+# After the grace time: how long stopped handlers get to end, then how long the flush gets at least.
 STOP_S = 0.2
-FLUSH_S = 0.2
-LEAVE_S = 0.2
+FLUSH_S = 0.4
+# How long the last statement gets, at least and, while there is grace time left, at most.
+LEAVE_S_MIN, LEAVE_S_MAX = 0.2, 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIGNALS_TO_DIE = 3
 
@@ -282,7 +283,7 @@ class Worker:
         if self.interrupted:
             await self._wait_until(lambda: not completer.backlog, time.monotonic() + FLUSH_S, heed_signals=False)
         left = completer.backlog
-        gone = not left and await self._leave()
+        gone = not left and await self._leave(min(LEAVE_S_MAX, max(LEAVE_S_MIN, deadline - time.monotonic())))
         events.info("worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=executor.stuck)
         if self.interrupted:
             return EXIT_INTERRUPTED
@@ -296,12 +297,12 @@ class Worker:
                 return
             await asyncio.sleep(0.01)
 
-    async def _leave(self) -> bool:
+    async def _leave(self, limit_s: float) -> bool:
         """Take this worker off the list; tells whether the database was there."""
         # First, because a heartbeat puts a worker that is not listed back.
         self._heartbeat.stop()
         try:
-            await self._finish_link.fetch_all(statements.remove_worker(self.info.id), deadline_s=LEAVE_S)
+            await self._finish_link.fetch_all(statements.remove_worker(self.info.id), deadline_s=limit_s)
         except PgtasksError:
             return False
         return True

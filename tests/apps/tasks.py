@@ -5,6 +5,7 @@ import contextlib
 import functools
 import multiprocessing
 import os
+import signal
 import sys
 import threading
 import time
@@ -310,14 +311,27 @@ async def waits(seconds: float) -> None:
     await asyncio.sleep(seconds)
 
 
+def wait_for_sigterm(ready: Any, *, handled: bool) -> None:
+    """Wait in a child process, with the signals as they are or with an own handler."""
+    if handled:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
+    ready.set()
+    time.sleep(60)  # stands for work
+
+
 @app.task
-def terminates_a_child() -> int | None:
-    """Fork a process that waits, terminate it, and give its exit code."""
-    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
-    child.start()
-    child.terminate()
-    child.join(5)
-    return child.exitcode
+def terminates_children() -> list[int | None]:
+    """Fork two processes, terminate them, and give their exit codes."""
+    fork, codes = multiprocessing.get_context("fork"), []
+    for handled in (False, True):
+        ready = fork.Event()
+        child = fork.Process(target=wait_for_sigterm, args=(ready,), kwargs={"handled": handled})
+        child.start()
+        ready.wait(5)
+        child.terminate()
+        child.join(5)
+        codes.append(child.exitcode)
+    return codes
 
 
 @app.task

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.database import value, wait_until
+from tests.database import rows, value, wait_until
 from tests.handlers.conftest import Tasks
 from tests.proxy import Proxy
 from tests.shutdown.conftest import Exit
@@ -71,6 +71,35 @@ def test_a_signal_while_waiting_for_the_database_at_the_start(tasks: Tasks) -> N
     assert ended.code == 0, ended.printed
     assert ended.after_s < 2
     assert "Traceback" not in ended.printed
+
+
+def test_a_signal_while_the_worker_introduces_itself(tasks: Tasks) -> None:
+    """S-02: the schema was read, then the network fell silent."""
+    with Proxy(tasks.dsn) as proxy:
+        proxy.black_hole("finish")
+        with WorkerProcess("tests.apps.tasks:app", proxy.dsn) as worker:
+            wait_until(lambda: proxy.connections("finish"), hint=worker.output)
+            since = time.monotonic()
+            worker.terminate()
+            ended = Exit(worker, since)
+    assert ended.code == 0, ended.printed
+    assert ended.after_s < 2
+    assert "worker started" not in ended.printed
+
+
+def test_what_arrives_after_the_signal_is_given_back_unstarted(tasks: Tasks) -> None:
+    """S-01: a claim's reply that is late brings tasks to a worker that stops already."""
+    with Proxy(tasks.dsn) as proxy, WorkerProcess("tests.apps.tasks:app", proxy.dsn) as worker:
+        worker.wait_ready()
+        tasks.wait_status(tasks.add("waits", {"seconds": 0}), "completed")
+        proxy.delay_s = 0.7
+        late = tasks.add("waits", {"seconds": 0})
+        tasks.wait_status(late, "running")
+        worker.terminate()
+        ended = Exit(worker, time.monotonic())
+    assert ended.code == 0, ended.printed
+    assert rows(tasks.connection, "SELECT id, state, attempt FROM pgtasks.tasks") == [(late, "queued", 0)]
+    assert value(tasks.connection, "SELECT count(*) FROM pgtasks.leases") == 0
 
 
 @pytest.mark.parametrize("moment_s", [0.0, 0.1, 0.3, 0.5, 0.7, 0.9])

@@ -117,9 +117,9 @@ def test_a_process_group_leader_with_python_as_process_1_would_be_stops_cleanly(
 def test_a_child_that_a_handler_forked_can_be_terminated_without_stopping_the_worker(tasks: Tasks) -> None:
     """Signals of a child are not the worker's, and the child heeds them."""
     with tasks.worker() as worker:
-        task_id = tasks.add("terminates_a_child")
+        task_id = tasks.add("terminates_children")
         tasks.wait_status(task_id, "completed")
-        assert value(tasks.connection, "SELECT result FROM pgtasks.history") == -signal.SIGTERM
+        assert value(tasks.connection, "SELECT result FROM pgtasks.history") == [-signal.SIGTERM, 7]
         tasks.wait_status(tasks.add("fine"), "completed")
         assert "signal received" not in worker.output()
         worker.terminate()
