@@ -14,21 +14,30 @@ from tests.leases.steps import Handle
 
 RUN_S = 10.0
 TASKS = 150
+WORKER = steps.worker_id()
+HELD: set[int] = set()  # The leases of the worker, whose batches and heartbeats come on several connections.
 Loop = Callable[[SyncConnection, random.Random], None]
 
 
 def finish_some(connection: SyncConnection, rng: random.Random) -> None:
-    """Claim a batch, beat, and end its tasks and some of others' in every way."""
-    worker = steps.worker_id()
-    tasks = steps.claim(connection, worker, rng.randint(1, 40))
+    """Claim some small batches, let some expire, and end all their tasks at once in one of the ways."""
+    tasks = [task for _ in range(4) for task in steps.claim(connection, WORKER, rng.randint(1, 10))]
     handles = [Handle.of(task) for task in tasks]
-    if not handles:
+    leases = list({handle.lease_id for handle in handles})
+    if not leases:
         return
+    HELD.update(leases)
     if rng.random() < 0.3:
-        steps.expire(connection, handles[0].lease_id)
-    steps.beat(connection, worker, [handles[0].lease_id], handles)
+        steps.expire(connection, leases[0])
     finish = rng.choice([steps.complete, steps.retry, steps.bury, steps.finish_cancelled, steps.release])
-    finish(connection, worker, handles, [handles[0].lease_id])
+    finish(connection, WORKER, handles, rng.sample(leases, len(leases)))
+    HELD.difference_update(leases)
+
+
+def beat(connection: SyncConnection, rng: random.Random) -> None:
+    """Renew what the same worker is about to give up."""
+    leases = list(HELD.copy())
+    steps.beat(connection, WORKER, rng.sample(leases, len(leases)))
 
 
 def meddle(connection: SyncConnection, rng: random.Random) -> None:
@@ -71,7 +80,7 @@ def test_nobody_deadlocks(planner: bool, dsn: str, connection: Connection) -> No
                     errors.append(error)
                     return
 
-    loops: list[Loop] = [finish_some, finish_some, finish_some, meddle, meddle, sweep, refill]
+    loops: list[Loop] = [finish_some, finish_some, finish_some, beat, beat, meddle, meddle, sweep, refill]
     threads = [threading.Thread(target=work, args=(loop, seed)) for seed, loop in enumerate(loops)]
     for thread in threads:
         thread.start()
