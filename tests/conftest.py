@@ -18,6 +18,9 @@ def _no_settings_of_this_machine() -> None:
     for name in list(os.environ):
         if name.startswith("PG") and name not in {"PGTASKS_TEST_PG_BINDIR", "PGTASKS_UPDATE_SNAPSHOT"}:
             del os.environ[name]
+    # What a person's terminal, or the test runner, says about width and colour.
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")
