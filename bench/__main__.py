@@ -1,14 +1,16 @@
-"""`python -m bench SCENARIO [--json] [--tasks N] [--rounds N]`."""
+"""`python -m bench SCENARIO [--json] [--tasks N] [--rounds N]`, or `python -m bench tables`."""
 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
-from types import ModuleType
+from types import FrameType, ModuleType
 
-from bench import database, drain, horizon, report
+from bench import database, drain, horizon, published, report
 
 SCENARIOS: dict[str, ModuleType] = {"drain": drain, "horizon": horizon}
+TABLES = "tables"
 EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 
 
@@ -23,13 +25,14 @@ def positive(text: str) -> int:
 def parsed(arguments: list[str]) -> argparse.Namespace:
     """Read the command line."""
     lines = [f"  {name:9} {(module.__doc__ or '').splitlines()[0]}" for name, module in SCENARIOS.items()]
+    lines.append(f"  {TABLES:9} Measures nothing: print the tables of docs/benchmarks.md from bench/results.")
     parser = argparse.ArgumentParser(
         prog="./dev bench",
         description="Measure pgtasks on a PostgreSQL of its own; docs/benchmarks.md says what the figures mean.",
         epilog="\n".join(["scenarios:", *lines]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("scenario", choices=SCENARIOS, metavar="SCENARIO", nargs="?", help="what to measure")
+    parser.add_argument("scenario", choices=[*SCENARIOS, TABLES], metavar="SCENARIO", nargs="?", help="what to measure")
     parser.add_argument(
         "--tasks", type=positive, metavar="N", help="tasks per run; the published figures use the default"
     )
@@ -45,7 +48,13 @@ def parsed(arguments: list[str]) -> argparse.Namespace:
 def main(arguments: list[str]) -> int:
     """Run one scenario and print its result; gives the exit code."""
     options = parsed(arguments)
+    if options.scenario == TABLES:
+        tables = [published.table(published.read(name), module.KEYS) for name, module in SCENARIOS.items()]
+        report.text("\n\n".join(tables))
+        return 0
     scenario = SCENARIOS[options.scenario]
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
     try:
         with database.started() as bench:
             document = scenario.measure(
@@ -61,6 +70,11 @@ def main(arguments: list[str]) -> int:
     else:
         report.show(document, scenario.KEYS)
     return 0
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    """Let a signal end the server and the worker too."""
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ KEYS = (
     Key("ratio_to_sql_loop", "worker against loop, round by round", 2, Budget(least=0.7)),
     Key("worker_cpu_us_per_task", "user and system time of the worker process, its start included", 1, Budget(most=35)),
     Key("backend_cpu_us_per_task", "the same of its connections' server processes", 1),
+    Key("sql_loop_cpu_us_per_task", "CPU of the loop and of its server process together", 1),
     Key("claim_hot_ratio", "claims that touched no index", 3, Budget(least=0.95)),
     Key("wal_bytes_per_task", "from claim to history", 0, Budget(most=800)),
     Key("commits_per_task", "transactions of all its connections", 4, Budget(most=0.02)),
@@ -25,11 +26,11 @@ KEYS = (
 
 
 def measure(bench: Bench, *, tasks: int, rounds: int) -> dict[str, Any]:
-    """Run all rounds, worker and loop in turns, and give the result."""
+    """Run all rounds and give the result."""
     facts = {"tasks": tasks, "machine": machine.facts()}
     done: list[Figures] = []
     for number in range(1, rounds + 1):
-        done.append(_round(bench, tasks, worker_first=number % 2 == 1))
+        done.append(_round(bench, tasks))
         figures = done[-1]
         progress(
             f"drain {number}/{rounds}: {figures['rate']:,.0f} tasks/s, SQL loop {figures['sql_loop_rate']:,.0f}, "
@@ -38,23 +39,28 @@ def measure(bench: Bench, *, tasks: int, rounds: int) -> dict[str, Any]:
     return result(bench, "drain", KEYS, done, facts)
 
 
-def _round(bench: Bench, tasks: int, *, worker_first: bool) -> Figures:
-    """Measure both on the same machine within seconds; who goes first changes with each round."""
+def _round(bench: Bench, tasks: int) -> Figures:
+    """Measure the loop, the worker and the loop again within seconds.
+
+    The loop on both sides of the worker takes out what a machine that gets slower or faster
+    meanwhile would add to the one and not to the other.
+    """
     fsyncs_ms = [machine.fsync_ms(bench.server.directory)]
-    loop_rate = 0.0
-    if not worker_first:
-        loop_rate = _loop(bench, tasks)
+    before = _loop(bench, tasks)
+    fsyncs_ms.append(machine.fsync_ms(bench.server.directory))
     bench.fill(tasks)
     run = worker.run(bench, tasks)
     fsyncs_ms.append(machine.fsync_ms(bench.server.directory))
-    if worker_first:
-        loop_rate = _loop(bench, tasks)
+    after = _loop(bench, tasks)
+    loop_rate = statistics.harmonic_mean([before.rate, after.rate])
+    loops_us = [one.cpu_us_per_task for one in (before, after) if one.cpu_us_per_task is not None]
     return {
         "rate": run.rate,
         "sql_loop_rate": loop_rate,
         "ratio_to_sql_loop": run.rate / loop_rate,
         "worker_cpu_us_per_task": run.per_task_us(run.cpu_s),
         "backend_cpu_us_per_task": run.per_task_us(run.backend_cpu_s),
+        "sql_loop_cpu_us_per_task": statistics.fmean(loops_us) if loops_us else None,
         "claim_cpu_us_per_task": run.per_task_us(run.claim_cpu_s),
         "claim_hot_ratio": run.hot_updates / run.updates,
         "wal_bytes_per_task": run.wal_bytes / tasks,
@@ -65,6 +71,6 @@ def _round(bench: Bench, tasks: int, *, worker_first: bool) -> Figures:
     }
 
 
-def _loop(bench: Bench, tasks: int) -> float:
+def _loop(bench: Bench, tasks: int) -> floor.FloorRun:
     bench.fill(tasks)
     return floor.run(bench, tasks)

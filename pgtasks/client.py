@@ -22,6 +22,7 @@ from pgtasks.settings import (
     check_name,
 )
 from pgtasks.store import producing
+from pgtasks.store.pools import Pools
 from pgtasks.store.session import AsyncConnection, SyncConnection, afetch_one, constraint_of, fetch_one, is_async
 
 AnyConnection: TypeAlias = SyncConnection | AsyncConnection
@@ -128,7 +129,7 @@ class Client:
 
     def __init__(self, dsn: str | None, pooler: str = "none") -> None:
         self._given_dsn = dsn
-        self._pools = producing.Pools(self.dsn, pooler)
+        self._pools = Pools(self.dsn, pooler)
 
     def dsn(self) -> str:
         """Give the connection string: the one given, else PGTASKS_DSN; raises ConfigError without one."""

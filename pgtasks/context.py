@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -52,7 +53,11 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Tell whether the handler should stop: cancelled, timed out, lease lost or shutting down."""
+        """Tell whether the handler should stop: cancelled, timed out, lease lost or shutting down.
+
+        A handler that then returns has completed its task; one that has not done its work calls
+        ``raise_if_cancelled``.
+        """
         return self._stop.is_set()
 
     @property
@@ -67,6 +72,14 @@ class Context:
     def wait_cancelled(self, timeout_s: float) -> bool:
         """Sleep in a ``def`` handler, waking early when it should stop; tells whether it should."""
         return self._stop.wait(timeout_s)
+
+    def raise_if_cancelled(self) -> None:
+        """Raise CancelledError when the handler should stop: the task ends as the reason for it says.
+
+        It is cancelled, or has timed out, or is given back uncharged because its worker stops.
+        """
+        if self.cancelled:
+            raise asyncio.CancelledError(f"task {self.task_id} (attempt {self.attempt}) was told to stop")
 
     def raise_if_lease_lost(self) -> None:
         """Raise LeaseLost when the lease ended."""

@@ -63,7 +63,7 @@ def dumps(value: Any, *, root: str = "payload", bytes_max: int = PAYLOAD_BYTES_M
     return text
 
 
-def loads(text: str) -> Any:
+def loads(text: str, *, root: str = "payload") -> Any:
     """Read JSON that PostgreSQL kept.
 
     Raises PayloadError where Python cannot: numbers of over 4300 digits, thousands of levels.
@@ -71,7 +71,8 @@ def loads(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise PayloadError(f"payload cannot be read by Python: {type(error).__name__}: {error}") from None
+        what = f"{type(error).__name__}: {error}"
+        raise PayloadError(f"{root} cannot be read by Python: {what}", path=root) from None
 
 
 def _check(value: Any, depth_left: int) -> None:

@@ -16,8 +16,11 @@ from tests.database import Connection, Server
 def _no_settings_of_this_machine() -> None:
     """Keep a DSN or a server of the person who runs the tests out of them."""
     for name in list(os.environ):
-        if name.startswith("PG") and name != "PGTASKS_TEST_PG_BINDIR":
+        if name.startswith("PG") and name not in {"PGTASKS_TEST_PG_BINDIR", "PGTASKS_UPDATE_SNAPSHOT"}:
             del os.environ[name]
+    # What a person's terminal, or the test runner, says about width and colour.
+    for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")

@@ -609,7 +609,7 @@ DECLARE
     taken boolean;
     made integer := 0;
 BEGIN
-    IF NOT pg_try_advisory_xact_lock(hashtextextended('create_partitions', 7074617)) THEN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('create_partitions', 7074618)) THEN
         RETURN 0;
     END IF;
     FOREACH parent IN ARRAY ARRAY['history', 'attempts'] LOOP

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 ESTIMATE_SHOWN_EXACTLY_MAX = 100_000
 _THOUSAND = 1000
+_NO_DECIMALS = 100
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
@@ -17,7 +18,7 @@ def number(count: int, *, estimated: bool = False) -> str:
 def _compact(count: float) -> str:
     for unit in ("", "k", "M", "G"):
         if count < _THOUSAND - 0.5 or unit == "G":
-            return f"{count:.0f}{unit}" if unit in {"", "k"} or count >= 100 else f"{count:.1f}{unit}"  # noqa: PLR2004
+            return f"{count:.0f}{unit}" if unit in {"", "k"} or count >= _NO_DECIMALS else f"{count:.1f}{unit}"
         count /= _THOUSAND
     raise AssertionError(count)
 

@@ -72,7 +72,7 @@ def _no_module(name: str, missing: str) -> AppImportError:
 def _modules_in(package: str) -> list[str]:
     """Name the modules that could have been meant: those beside the missing one."""
     try:
-        paths = list(importlib.import_module(package).__path__) if package else [os.getcwd()]  # noqa: PTH109 - as above
+        paths = list(importlib.import_module(package).__path__) if package else [os.getcwd()]  # noqa: PTH109 - a string for pkgutil
     except (ImportError, AttributeError):
         return []
     return [found.name for found in pkgutil.iter_modules(paths)]

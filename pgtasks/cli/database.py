@@ -6,8 +6,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import get_args
 
 from pgtasks.errors import ConfigError
+from pgtasks.settings import Pooler
 from pgtasks.store import conninfo
 from pgtasks.store.session import SyncConnection, connect
 
@@ -68,12 +70,20 @@ def connection_to(dsn: str) -> Iterator[SyncConnection]:
     """Give a connection that is closed when the block ends; raises DatabaseUnavailable or SchemaError."""
     from pgtasks import schema
 
-    connection = connect(dsn, "cli", pooler=os.environ.get(POOLER_VARIABLE) or "none")
+    connection = connect(dsn, "cli", pooler=pooler())
     try:
         schema.require(schema.read(connection))
         yield connection
     finally:
         connection.close()
+
+
+def pooler() -> str:
+    """Give the kind of pooler that the connection string leads through; raises ConfigError."""
+    kind = os.environ.get(POOLER_VARIABLE) or "none"
+    if kind not in get_args(Pooler):
+        raise ConfigError(f"{POOLER_VARIABLE} must be {' or '.join(get_args(Pooler))}, got {kind!r}")
+    return kind
 
 
 def _note(line: str) -> None:

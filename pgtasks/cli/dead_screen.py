@@ -37,7 +37,7 @@ def show_list(rows: list[DeadLetterRow], *, limit: int, as_json: bool) -> None:
             ("queue", "left"),
             ("name", "left"),
             ("died (UTC)", "left"),
-            ("of", "left"),
+            ("reason", "left"),
             ("error", "left"),
         ],
         flexible=["queue", "name", "error"],

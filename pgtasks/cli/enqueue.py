@@ -17,39 +17,51 @@ from pgtasks.model import OnConflict
 PAYLOAD_CHARACTERS_MAX = 16 * 1024 * 1024
 
 
+TaskName = Annotated[str, typer.Argument(metavar="NAME", help="The task's name.")]
+Payload = Annotated[
+    str | None,
+    typer.Argument(metavar="[PAYLOAD]", help="Its arguments as a JSON object; - reads it from standard input."),
+]
+Queue = Annotated[
+    str | None,
+    typer.Option("--queue", metavar="QUEUE", help="The queue.  [default: that of the task's handler, or default]"),
+]
+Priority = Annotated[int | None, typer.Option("--priority", metavar="N", help="Higher runs first.")]
+Delay = Annotated[
+    str | None, typer.Option("--delay", metavar="TIME", help="Run after this time: seconds, or 15m, 2h, 1d.")
+]
+RunAt = Annotated[
+    str | None, typer.Option("--run-at", metavar="WHEN", help="Run then: ISO 8601 with an offset from UTC.")
+]
+UniqueKey = Annotated[
+    str | None, typer.Option("--unique-key", metavar="KEY", help="At most one living task has this key.")
+]
+MaxAttempts = Annotated[int | None, typer.Option("--max-attempts", metavar="N", help="How often it may start.")]
+Timeout = Annotated[
+    str | None, typer.Option("--timeout", metavar="TIME", help="Stop an attempt after this time: 90, 15m, 2h.")
+]
+OnConflictWord = Annotated[
+    str | None,
+    typer.Option(
+        "--on-conflict",
+        metavar="WHAT",
+        help="When a living task has the key: ignore, raise or replace.  [default: ignore]",
+    ),
+]
+
+
 def enqueue(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The task's name.")],
-    payload: Annotated[
-        str | None,
-        typer.Argument(metavar="[PAYLOAD]", help="Its arguments as a JSON object; - reads it from standard input."),
-    ] = None,
+    name: TaskName,
+    payload: Payload = None,
     *,
-    queue: Annotated[
-        str | None,
-        typer.Option("--queue", metavar="QUEUE", help="The queue.  [default: that of the task's handler, or default]"),
-    ] = None,
-    priority: Annotated[int | None, typer.Option("--priority", metavar="N", help="Higher runs first.")] = None,
-    delay: Annotated[
-        str | None, typer.Option("--delay", metavar="TIME", help="Run after this time: seconds, or 15m, 2h, 1d.")
-    ] = None,
-    run_at: Annotated[
-        str | None, typer.Option("--run-at", metavar="WHEN", help="Run then: ISO 8601 with an offset from UTC.")
-    ] = None,
-    unique_key: Annotated[
-        str | None, typer.Option("--unique-key", metavar="KEY", help="At most one living task has this key.")
-    ] = None,
-    max_attempts: Annotated[int | None, typer.Option("--max-attempts", metavar="N", help="Starts at most.")] = None,
-    timeout: Annotated[
-        str | None, typer.Option("--timeout", metavar="TIME", help="Stop an attempt after this time.")
-    ] = None,
-    on_conflict: Annotated[
-        str | None,
-        typer.Option(
-            "--on-conflict",
-            metavar="WHAT",
-            help="When a living task has the key: ignore, raise or replace.  [default: ignore]",
-        ),
-    ] = None,
+    queue: Queue = None,
+    priority: Priority = None,
+    delay: Delay = None,
+    run_at: RunAt = None,
+    unique_key: UniqueKey = None,
+    max_attempts: MaxAttempts = None,
+    timeout: Timeout = None,
+    on_conflict: OnConflictWord = None,
     as_json: options.Json = False,
     dsn: options.Dsn = None,
 ) -> None:

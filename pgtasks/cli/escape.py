@@ -41,4 +41,4 @@ def _written_out(match: re.Match[str]) -> str:
     code = ord(match[0])
     if code <= 0xFF:  # noqa: PLR2004 - the largest number of two hexadecimal digits
         return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - and of four
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - the largest of four digits

@@ -19,6 +19,8 @@ from pgtasks.settings import LogFormat
 
 FIELD_CHARACTERS_MAX = 2000
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "pgtasks"}
+# As wide as the other levels, so that the events of a log stand below each other.
+_LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _plain = re.compile(r"[^\s\"'=\\]+")
 
 
@@ -48,7 +50,8 @@ class TextLines(logging.Formatter):
         """Give a record as one line, with a traceback's lines indented below it."""
         source = "" if record.name.startswith("pgtasks") else f"{escape(record.name)}: "
         fields = "".join(f" {escape(key)}={_shown(value)}" for key, value in fields_of(record).items())
-        line = f"{_timestamp(record)} {record.levelname:<5} {source}{escape(record.getMessage())}{fields}"
+        level = _LEVELS.get(record.levelname, record.levelname)
+        line = f"{_timestamp(record)} {level:<5} {source}{escape(record.getMessage())}{fields}"
         return line + "".join(f"\n  {escape(part)}" for part in _trace(record).splitlines())
 
 

@@ -12,7 +12,7 @@ from pgtasks.cli.database import connected
 from pgtasks.cli.output import print_json
 from pgtasks.cli.status_screen import queue_document, worker_document, workers_table
 from pgtasks.store import reading
-from pgtasks.store.overview import EXACT_ROWS_MAX, WORKERS_MAX, Overview, read_overview
+from pgtasks.store.overview import EXACT_ROWS_MAX, QUEUES_MAX, WORKERS_MAX, Overview, read_overview
 from pgtasks.store.session import fetch_all
 
 
@@ -21,7 +21,7 @@ def show(dsn: str | None, *, as_json: bool) -> None:
     with connected(dsn) as connection:
         overview = read_overview(connection)
     if as_json:
-        print_json({"queues": [queue_document(overview, queue) for queue in overview.queues]})
+        print_json({"queues": [queue_document(overview, queue) for queue in overview.queues[:QUEUES_MAX]]})
         return
     if not overview.queues:
         sys.stderr.write("no queues yet: enqueue a task or start a worker\n")
@@ -44,7 +44,7 @@ def _draw(overview: Overview) -> None:
     )
     for queue in overview.queues:
         paused_at, now = queue.paused_at, overview.server.now
-        state = "open" if paused_at is None else f"paused since {age((now - paused_at).total_seconds())}"
+        state = "open" if paused_at is None else f"paused for {age((now - paused_at).total_seconds())}"
         table.add_row(
             render.safe(queue.queue),
             Text(state, style="" if paused_at is None else "yellow"),

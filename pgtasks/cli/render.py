@@ -117,7 +117,7 @@ class Listing:
         rows = [tuple(Text(name) for name, _ in self._columns), *self._rows]
         widths = [max(row[number].cell_len for row in rows) for number in range(len(self._columns))]
         bends = [number for number, (name, _) in enumerate(self._columns) if name in self._flexible]
-        excess = sum(widths) + COLUMN_GAP * (len(widths) - 1) + 1 - available
+        excess = sum(widths) + COLUMN_GAP * (len(widths) - 1) - available
         while excess > 0:
             widest = max(bends, key=lambda number: widths[number], default=None)
             if widest is None or widths[widest] <= FLEXIBLE_WIDTH_LEAST:

@@ -17,9 +17,11 @@ from pgtasks.cli.exits import message_of, without_passwords
 from pgtasks.cli.output import print_json
 from pgtasks.cli.warnings import Warned, warnings_of
 from pgtasks.errors import DatabaseUnavailable
-from pgtasks.store.overview import EXACT_ROWS_MAX, Overview, QueueCounts, read_overview
+from pgtasks.store.overview import EXACT_ROWS_MAX, QUEUES_MAX, Overview, QueueCounts, read_overview
 from pgtasks.store.reading import WorkerRow
 
+# More are listed by `pgtasks queues list`, and up to overview.QUEUES_MAX in JSON.
+SCREEN_QUEUES_MAX = 40
 COUNTS = ("scheduled", "queued", "running", "retrying", "dead")
 
 
@@ -59,7 +61,7 @@ def _screen_or_trouble(dsn: str) -> RenderableType:
         with connection_to(dsn) as connection:
             overview = read_overview(connection)
     except DatabaseUnavailable as error:
-        return render.safe(f"{without_passwords(message_of(error))} (trying again)", "red")
+        return render.safe(f"trying again: {without_passwords(message_of(error))}", "red", characters_max=1000)
     return screen(overview)
 
 
@@ -80,12 +82,21 @@ def _queues(overview: Overview) -> RenderableType:
         return Text("no queues yet: enqueue a task or start a worker")
     columns = ("queued", "running", "retrying", "sched.", "dead", "done/1h", "oldest", "rate/s")
     table = render.table([("queue", "left"), *((name, "right") for name in columns)], flexible=["queue"])
-    for queue in overview.queues:
+    shown = busiest(overview.queues)
+    for queue in shown:
         table.add_row(_queue_name(queue), *_queue_cells(overview, queue))
     if len(overview.queues) > 1:
         table.add_section()
-        table.add_row(Text("all", style="bold"), *_queue_cells(overview, _total(overview)))
+        more = len(overview.queues) - len(shown)
+        title = f"all, and {more:,} more" if more else "all"
+        table.add_row(Text(title, style="bold"), *_queue_cells(overview, _total(overview)))
     return table
+
+
+def busiest(queues: Sequence[QueueCounts]) -> list[QueueCounts]:
+    """Give the queues that fit on a screen, by name: where there are more, those with the most going on."""
+    ranked = sorted(queues, key=lambda queue: -sum(getattr(queue, name) for name in COUNTS))
+    return sorted(ranked[:SCREEN_QUEUES_MAX], key=lambda queue: queue.queue)
 
 
 def _queue_name(queue: QueueCounts) -> Text:
@@ -126,7 +137,7 @@ def workers_table(workers: Sequence[WorkerRow], now: datetime) -> RenderableType
     for worker in workers:
         state = worker_state(worker)
         seen_s = (now - worker.last_seen_at).total_seconds()
-        shown = f"silent since {age(seen_s)}" if state == "silent" else state
+        shown = f"silent for {age(seen_s)}" if state == "silent" else state
         table.add_row(
             render.safe(worker.name),
             render.safe(", ".join(worker.queues)),
@@ -162,10 +173,13 @@ def _warnings(warnings: Sequence[Warned]) -> RenderableType:
 def document(overview: Overview) -> dict[str, Any]:
     """Give everything as one JSON document."""
     return {
-        "queues": [queue_document(overview, queue) for queue in overview.queues],
+        "queues": [queue_document(overview, queue) for queue in overview.queues[:QUEUES_MAX]],
         "workers": [worker_document(worker, overview.server.now) for worker in overview.workers],
         "warnings": [one.as_json() for one in warnings_of(overview)],
         "totals": {
+            "queues": len(overview.queues),
+        }
+        | {
             key: value
             for key, value in queue_document(overview, _total(overview)).items()
             if key not in {"queue", "paused_at", "workers"}

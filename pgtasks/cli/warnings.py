@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 from typing import Any
 
 from pgtasks.cli.amounts import age, number
 from pgtasks.cli.escape import shortened
 from pgtasks.store.overview import Overview
 
-NAMES_MAX = 5
+KIND_WARNINGS_MAX = 5
 SHOWN_CHARACTERS_MAX = 60
 
 
@@ -32,13 +33,22 @@ class Warned:
 def warnings_of(overview: Overview) -> list[Warned]:
     """Give everything that deserves a look, the most urgent kinds first."""
     return [
-        *_lost_workers(overview),
-        *_unserved_queues(overview),
-        *_unknown_names(overview),
-        *_paused_queues(overview),
-        *_old_transactions(overview),
-        *_missing_partitions(overview),
+        *_first(_lost_workers(overview)),
+        *_first(_unserved_queues(overview)),
+        *_first(_unknown_names(overview)),
+        *_first(_paused_queues(overview)),
+        *_first(_old_transactions(overview)),
+        *_first(_missing_partitions(overview)),
     ]
+
+
+def _first(warnings: Iterator[Warned]) -> Iterator[Warned]:
+    """Give the first few of a kind and say how many more there are: a full screen says less."""
+    yield from islice(warnings, KIND_WARNINGS_MAX)
+    rest = list(warnings)
+    if rest:
+        message = f"{len(rest):,} more warnings like that: {rest[0].kind.replace('_', ' ')}"
+        yield Warned("more", message, {"of_kind": rest[0].kind, "count": len(rest)})
 
 
 def _lost_workers(overview: Overview) -> Iterator[Warned]:
@@ -75,17 +85,15 @@ def _unserved_queues(overview: Overview) -> Iterator[Warned]:
 
 def _unknown_names(overview: Overview) -> Iterator[Warned]:
     known = _known_names(overview)
-    unknown = [one for one in overview.waiting if one.name not in known[one.queue]]
-    for one in unknown[:NAMES_MAX]:
+    for one in overview.waiting:
+        if one.name in known[one.queue]:
+            continue
         yield Warned(
             "unknown_name",
             f"no worker knows this: {_brief(one.name)} ({number(one.tasks, estimated=one.estimated)} waiting in queue "
             f"{_brief(one.queue)}) — start a worker whose app has that task, or cancel them",
             {"queue": one.queue, "name": one.name, "waiting": one.tasks, "estimated": one.estimated},
         )
-    if len(unknown) > NAMES_MAX:
-        more = len(unknown) - NAMES_MAX
-        yield Warned("more_unknown_names", f"no worker knows {more:,} more names of waiting tasks", {"names": more})
 
 
 def _known_names(overview: Overview) -> dict[str, set[str]]:
@@ -110,7 +118,7 @@ def _paused_queues(overview: Overview) -> Iterator[Warned]:
             paused_s = (overview.server.now - queue.paused_at) / timedelta(seconds=1)
             yield Warned(
                 "paused_queue",
-                f"queue {_brief(queue.queue)} is paused since {age(paused_s)} — "
+                f"queue {_brief(queue.queue)} is paused for {age(paused_s)} — "
                 f"pgtasks queues resume {shlex.quote(queue.queue)}",
                 {"queue": queue.queue, "paused_at": queue.paused_at},
             )
@@ -126,7 +134,7 @@ def _old_transactions(overview: Overview) -> Iterator[Warned]:
         )
         yield Warned(
             "old_transaction",
-            f"{what} ({who}) is open for {age(row.age_s)} and keeps vacuum from removing dead rows — {fix}",
+            f"{what} ({who}) has been open for {age(row.age_s)} and keeps vacuum from removing dead rows — {fix}",
             {
                 "pid": row.pid,
                 "age_s": round(row.age_s, 3),

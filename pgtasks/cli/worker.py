@@ -6,7 +6,8 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated, NoReturn
+from dataclasses import fields, replace
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -15,63 +16,58 @@ from pgtasks.cli.database import DSN_VARIABLE, database, given_dsn
 from pgtasks.cli.exits import Terminated
 from pgtasks.cli.options import Dsn
 from pgtasks.errors import ConfigError
-from pgtasks.settings import QueueSlots, worker_settings
+from pgtasks.settings import QueueSlots, WorkerSettings, flag_of, worker_settings
 
-Seconds = float | None
 # How long threads that handlers left behind may keep the process after all is done.
 EXIT_S = 0.3
 
 
+def _option(setting: str, metavar: str | None = None) -> Any:
+    """Give the option for a setting, with the help, flag and default that settings.py has for it."""
+    (found,) = (one for one in fields(WorkerSettings) if one.name == setting)
+    text = found.metadata["help"]
+    default = f"{found.default:g}" if isinstance(found.default, float) else str(found.default)
+    ending = "" if isinstance(found.default, bool) else f"  [default: {default}]"
+    if not isinstance(found.default, str):  # those begin with a value to type, in lower case
+        text = text[:1].upper() + text[1:]
+    return typer.Option(flag_of(setting), metavar=metavar, help=f"{text}.{ending}")
+
+
+AppName = Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, such as myproject.tasks:app.")]
+Queues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue",
+        "-q",
+        metavar="QUEUE[:SLOTS]",
+        help="Serve this queue, with at most SLOTS of its tasks at once; may be repeated.  [default: `default`, and "
+        "the queues that the app's tasks name]",
+    ),
+]
+Concurrency = Annotated[int | None, _option("concurrency", "N")]
+Lease = Annotated[float | None, _option("lease_s", "S")]
+SweepInterval = Annotated[float | None, _option("sweep_interval_s", "S")]
+SafetyPoll = Annotated[float | None, _option("safety_poll_s", "S")]
+ShutdownGrace = Annotated[float | None, _option("shutdown_grace_s", "S")]
+Pooler = Annotated[str | None, _option("pooler", "KIND")]
+Drain = Annotated[bool | None, _option("drain")]
+LogFormat = Annotated[str | None, _option("log_format", "FORMAT")]
+LogLevel = Annotated[str | None, _option("log_level", "LEVEL")]
+
+
 def worker(
-    app: Annotated[str, typer.Argument(metavar="MODULE:APP", help="The app, such as myproject.tasks:app.")],
+    app: AppName,
     *,
-    queues: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue",
-            "-q",
-            metavar="QUEUE[:SLOTS]",
-            help="Serve this queue, with at most SLOTS of its tasks at once; may be repeated.  [default: the queues "
-            "of the app's tasks]",
-        ),
-    ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option("--concurrency", metavar="N", help="Tasks that run at once.  [default: 100]")
-    ] = None,
-    lease: Annotated[
-        Seconds,
-        typer.Option(
-            "--lease", metavar="S", help="Seconds after which a silent worker's tasks go to others.  [default: 30]"
-        ),
-    ] = None,
-    sweep_interval: Annotated[
-        Seconds,
-        typer.Option("--sweep-interval", metavar="S", help="Seconds between looks for expired leases.  [default: 5]"),
-    ] = None,
-    safety_poll: Annotated[
-        Seconds,
-        typer.Option("--safety-poll", metavar="S", help="Longest sleep of an idle worker, in seconds.  [default: 5]"),
-    ] = None,
-    shutdown_grace: Annotated[
-        Seconds,
-        typer.Option(
-            "--shutdown-grace", metavar="S", help="Seconds for running tasks to end after SIGTERM.  [default: 30]"
-        ),
-    ] = None,
-    pooler: Annotated[
-        str | None,
-        typer.Option("--pooler", metavar="KIND", help="none, or transaction behind such a pooler.  [default: none]"),
-    ] = None,
-    drain: Annotated[
-        bool | None, typer.Option("--drain", help="Work until nothing is due, then exit.", show_default=False)
-    ] = None,
-    log_format: Annotated[
-        str | None, typer.Option("--log-format", metavar="FORMAT", help="text or json.  [default: text]")
-    ] = None,
-    log_level: Annotated[
-        str | None,
-        typer.Option("--log-level", metavar="LEVEL", help="debug, info, warning or error.  [default: info]"),
-    ] = None,
+    queues: Queues = None,
+    concurrency: Concurrency = None,
+    lease: Lease = None,
+    sweep_interval: SweepInterval = None,
+    safety_poll: SafetyPoll = None,
+    shutdown_grace: ShutdownGrace = None,
+    pooler: Pooler = None,
+    drain: Drain = None,
+    log_format: LogFormat = None,
+    log_level: LogLevel = None,
     dsn: Dsn = None,
 ) -> None:
     """Run an app's tasks until SIGTERM or Ctrl-C.
@@ -93,8 +89,6 @@ def worker(
             "log_level": log_level,
         }
     )
-    from dataclasses import replace
-
     from pgtasks.cli import apps, logs
 
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -145,6 +145,13 @@ class Cluster:
         """Kill the postmaster with SIGKILL and wait until its orphans have noticed and gone."""
         self._end([])
 
+    def abandon(self) -> None:
+        """Kill the server without a look at its directory, which somebody has removed."""
+        if self._server is not None:
+            self._server.kill()
+            self._server.wait()
+            self._server = None
+
     def session(self, database: str = ROLE, timeout_s: float = 5.0) -> wire.Session:
         """A connection for the supervisor's own few questions."""
         path = folder.socket_path(self.socket_dir, self.port)
@@ -205,14 +212,7 @@ class Cluster:
         new = self.directory / "data.new"
         shutil.rmtree(new, ignore_errors=True)
         folder.make_private_folder(new, self.account)
-        argv = [str(self._binaries.program("initdb")), "--pgdata", str(new), "--username", ROLE]
-        argv += ["--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8"]
-        argv += ["--locale=C", "--no-instructions"]
-        if self.options.get("fsync") == "off":
-            argv.append("--no-sync")
-        status, printed = self._run(argv, lock, _INITDB_TIMEOUT_S)
-        if status != 0:
-            raise StartError(f"initdb could not make a data directory in {self.directory}: {printed}")
+        self._initdb(new, lock)
         # Root writes into a folder of the server's account here, so no link is followed.
         flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW
         with os.fdopen(os.open(new / "postgresql.conf", flags), "a") as configuration:
@@ -220,11 +220,17 @@ class Cluster:
             configuration.flush()
             os.fsync(configuration.fileno())
         new.rename(self.data_dir)
-        descriptor = os.open(self.directory, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        _sync_folder(self.directory)
+
+    def _initdb(self, target: Path, lock: int) -> None:
+        argv = [str(self._binaries.program("initdb")), "--pgdata", str(target), "--username", ROLE]
+        argv += ["--auth-local=trust", "--auth-host=scram-sha-256", "--encoding=UTF8"]
+        argv += ["--locale=C", "--no-instructions"]
+        if self.options.get("fsync") == "off":
+            argv.append("--no-sync")
+        status, printed = self._run(argv, lock, _INITDB_TIMEOUT_S)
+        if status != 0:
+            raise StartError(f"initdb could not make a data directory in {self.directory}: {printed}")
 
     def _has_complete_data(self) -> bool:
         """Whether there is a data directory; one that no server could use is moved aside."""
@@ -321,6 +327,15 @@ class Cluster:
             locks.lock_until(lock, locks.EXCLUSIVE, time.monotonic() + _IMMEDIATE_STOP_S)
         finally:
             os.close(lock)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make sure that a rename in a folder survives a crash of the machine."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _ensure_database(session: wire.Session) -> None:

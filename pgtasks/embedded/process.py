@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Literal
 
@@ -44,24 +45,24 @@ def launch(
         "death": death_watch or _DEFAULT_WATCH,
         "death_signal": int(death_signal),
     }
-    command = [interpreter(), "-I", "-S", launcher.__file__, json.dumps(job)]
-
-    def start() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=_environment(),
-            cwd="/",
-            pass_fds=() if lock is None else (lock,),
-            # The terminal's Ctrl-C is for the program that uses the server, not for the server.
-            start_new_session=True,
-        )
-
+    start = partial(_start_launcher, json.dumps(job), output, lock)
     if threading.current_thread() is threading.main_thread():
         return start()
     return _in_lasting_thread(start)
+
+
+def _start_launcher(job: str, output: IO[bytes] | int, lock: int | None) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [interpreter(), "-I", "-S", launcher.__file__, job],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=_environment(),
+        cwd="/",
+        pass_fds=() if lock is None else (lock,),
+        # The terminal's Ctrl-C is for the program that uses the server, not for the server.
+        start_new_session=True,
+    )
 
 
 def run_tool(

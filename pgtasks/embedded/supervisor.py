@@ -43,6 +43,8 @@ Why the races end well:
    looks at supervisor.lock before it believes server.json, so a stale file misleads nobody.
  * postgres killed: RESTARTING, under the same address, while its clients reconnect.
  * Killed during initdb: initdb dies too, and `data.new` is made again.
+ * State folder removed: the supervisor sees that its lock file is another one or none, and kills
+   the server. The next client makes a new folder with new locks, so it waits for nobody.
  * Machine off: all locks are gone, and files are judged as after a killed supervisor.
 
 This module runs in an interpreter of its own (see `spawn` in `client`) that imports the standard
@@ -71,6 +73,8 @@ LOG_BYTES_MAX = 10 * 1024 * 1024
 RESTARTS_MAX = 5
 # A server that has run this long before it died has earned its restarts back.
 RESTARTS_FORGIVEN_S = 60.0
+
+_FOLDER_GONE = "the state folder was removed"
 
 
 class Supervisor:
@@ -105,6 +109,11 @@ class Supervisor:
         """Keep the server running until a stop is due, then stop it."""
         reason = self._serve_until_a_reason_to_stop()
         self._say(f"stopping: {reason}")
+        if reason == _FOLDER_GONE:
+            # There is nothing to save. A gentler stop would remove the socket of a new server
+            # that somebody has started since under the same path.
+            self._cluster.abandon()
+            return
         self._state.withdraw()
         self._cluster.stop("fast")
         self._state.forget_linger()
@@ -131,6 +140,8 @@ class Supervisor:
         started = time.monotonic()
         while True:
             self._wait()
+            if self._folder_is_gone():
+                return _FOLDER_GONE
             if self._signalled:
                 return "a signal asked for it"
             if self._state.stop_request.exists():
@@ -149,6 +160,13 @@ class Supervisor:
     def _wait(self) -> None:
         for key, _ in self._wake.select(TICK_S):
             os.read(key.fd, 4096)
+
+    def _folder_is_gone(self) -> bool:
+        """Whether somebody removed the folder, and with it the lock files that we hold."""
+        try:
+            return not os.path.samestat(os.fstat(self._clients), self._state.clients_lock.stat())
+        except FileNotFoundError:
+            return True
 
     def _restart(self) -> bool:
         self._say("postgres died, starting it again")
@@ -204,12 +222,8 @@ def main(argument: str) -> None:
     state = State(Path(job["folder"]))
     state.stop_request.unlink(missing_ok=True)
     try:
-        cluster = Cluster(
-            state.folder,
-            Binaries(Path(job["bindir"])),
-            server_account(),
-            options=job["options"],
-        )
+        binaries = Binaries(Path(job["bindir"]))
+        cluster = Cluster(state.folder, binaries, server_account(), options=job["options"])
         supervisor = Supervisor(state, cluster, start_timeout_s=job["start_timeout_s"], say=_write_log)
         supervisor.listen_to_signals()
         server = supervisor.start()

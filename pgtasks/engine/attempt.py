@@ -7,13 +7,12 @@ stored concern this task and no other.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import threading
 import time
 import traceback
 from dataclasses import replace
-from types import TracebackType
+from types import CoroutineType, TracebackType
 from typing import Any
 
 from pgtasks import events
@@ -107,7 +106,7 @@ class Attempt:
 
 
 def _headers(text: str | None) -> dict[str, Any]:
-    found = loads(text) if text else None
+    found = loads(text, root="headers") if text else None
     return found if isinstance(found, dict) else {}
 
 
@@ -132,10 +131,10 @@ class Judge:
         return arguments
 
     def returned(self, attempt: Attempt, result: object) -> Outcome:
-        """Decide about an attempt whose handler returned, and run the after-hooks; never raises."""
+        """Decide about an attempt whose handler returned, and run the after-hooks."""
         if result is None:
             outcome: Outcome = Completed()
-        elif asyncio.iscoroutine(result):
+        elif type(result) is CoroutineType:
             # Whatever the coroutine was to do has not been done, and would not be on a retry.
             result.close()
             return self.raised(attempt, PermanentError(_NOT_AWAITED))

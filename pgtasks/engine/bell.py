@@ -10,58 +10,74 @@ Producer (the trigger ``pgtasks.tasks_inserted``), in its own transaction, after
       got it      nobody is asleep: say nothing
       did not     somebody is asleep: NOTIFY
 
-Worker, on its listening session::
+Worker, on its listening session, for every queue in which it has free slots::
 
     AWAKE  --nothing to do for DOZE_S-->  try exclusive lock
       got it: ARMED        every later producer will ring, none is in flight
       did not; try shared
         did not: HELD      another worker is asleep and armed; every listener hears its bell
         got it, gave back: IN FLIGHT   a producer's transaction is open: stay awake, poll
-    ARMED or HELD  -->  claim once from the head  -->  found something: AWAKE
-                                                  -->  nothing: ASLEEP
-    ASLEEP  --bell, next due time, safety poll-->  release, AWAKE
+    ARMED or HELD  -->  look (claim from the head)  -->  found something: AWAKE
+                                                    -->  nothing: ASLEEP
+    ASLEEP  --bell, next due time, safety poll, a slot in a queue that had none-->  AWAKE:
+            give the bells back, ring those that nobody rang
 
 Proof that no task is missed. Let T be a producer's transaction and A the moment some worker
 holds the exclusive lock. T's INSERT asks for the shared lock before A: then T either has it at
-A, which is impossible (exclusive excludes shared), or T has ended: its rows are visible to the
-claim that follows A. Or T asks after A: it does not get the lock, and rings. A rollback or a
-savepoint only makes the bell ring for nothing or keeps the shared lock until T ends; both err
-towards being awake.
+A, which is impossible (exclusive excludes shared), or T has ended: PostgreSQL makes its rows
+visible before it releases its locks, so the look that follows A sees them. Or T asks after A:
+it does not get the lock, and rings. What rolls back, a savepoint or all, takes its rows, its
+lock and its ring with it; a savepoint that is released leaves lock and ring to its transaction.
 
-A worker that sleeps on another's bell (HELD) has no lock of its own. When the holder wakes for
-reasons of its own, or dies, the bell is gone; so such a sleeper tries again to take it every
-RECHECK_S, and claims from the head when it got it. That is the one case in which a task can
-wait longer than the short poll: RECHECK_S at most.
+A worker that sleeps on another's bell (HELD) has no lock of its own, and the other may run
+other names or have no slot left, so it cannot rely on the other's looks either:
 
-While a producer's transaction stays open the worker polls, ever more slowly: every
-IN_FLIGHT_FRACTION of the time it has been open, so a task waits at most one per cent longer
-than its own transaction took.
+* The holder wakes because somebody rang: every listener hears that.
+* The holder wakes for reasons of its own, such as its next due time: it rings itself as it
+  gives the bell back. A task that was inserted silently after that is either committed when
+  the others look, or in flight when they try to sleep.
+* The holder dies. Every sleeper tries each RECHECK_S to get what it lacks; who gets it wakes,
+  looks, and rings as above. A task waits RECHECK_S at most.
+* Only if the holder dies and, before any sleeper's recheck, a third worker that was awake
+  takes the bell, and a task was inserted in between that this one cannot run but a sleeper
+  can, does that task wait for the sleeper's safety poll.
 
-A stranger who holds the key exclusively costs notifications nobody needs (and this worker
-sleeps as HELD, found by the safety poll at the latest); one who holds it shared costs polls.
-Never a task.
+While a producer's transaction stays open the worker polls, ever more slowly: each
+IN_FLIGHT_FRACTION of the time since that was first seen, between POLL_S and POLL_S_MAX. So a
+task waits at most one per cent longer than its own transaction took, and a task committed
+beside somebody else's long transaction at most POLL_S_MAX.
+
+A stranger who holds the key exclusively costs notifications nobody needs, and every worker
+sleeps as HELD, woken by that bell; one who holds it shared costs polls. Never a task. A
+transaction that must ring cannot be prepared for two-phase commit: PostgreSQL refuses it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from enum import Enum
 
 from pgtasks import events
+from pgtasks.engine.periodic import wait_for_any
+from pgtasks.errors import DatabaseUnavailable
 from pgtasks.store import statements
 from pgtasks.store.listening import Listening
+from pgtasks.store.statements import Bell as Taken
 
 DOZE_S = 0.25
 RECHECK_S = 0.25
 POLL_S = 0.01
-POLL_S_MAX = 0.25
+POLL_S_MAX = 0.1
 IN_FLIGHT_FRACTION = 0.01
 # How often a worker looks that cannot hear: behind a transaction pooler, or without a session.
 DEAF_POLL_S = 0.1
+HEARING_TEST_S = 3.0
+DEAF_RETRY_S = 60.0
 CHANNEL = "pgtasks"
 CANCEL_CHANNEL = "pgtasks_cancel"
+_FOREVER_S = 3600.0
 
 
 class Sleep(Enum):
@@ -77,15 +93,24 @@ class Bell:
     """This worker's half of the doorbell."""
 
     def __init__(
-        self, dsn: str, queues: list[str], *, worker: str, hears: bool, on_cancel: Callable[[int], None]
+        self,
+        dsn: str,
+        queues: Collection[str],
+        *,
+        worker: str,
+        wanted: bool,
+        notify: Callable[[str], Awaitable[object]],
+        on_cancel: Callable[[int], None],
     ) -> None:
-        self._queues, self._on_cancel = queues, on_cancel
-        self._wanted = hears
+        """``notify`` sends a notification on a channel from another session, to test the hearing."""
+        self._queues, self._wanted, self._notify, self._on_cancel = frozenset(queues), wanted, notify, on_cancel
+        self._sleeping_on: list[str] = []
         self._taken: set[str] = set()
+        self._rung_in: set[str] = set()
         self._in_flight_since: float | None = None
+        self._deaf_said = False
         self.rung = asyncio.Event()
         self.lost = asyncio.Event()
-        self.lost.set()
         self._heard_test = asyncio.Event()
         self._test_channel = f"pgtasks_test_{worker[-32:]}"
         self._session = Listening(
@@ -94,8 +119,8 @@ class Bell:
 
     @property
     def hears(self) -> bool:
-        """Tell whether notifications reach this worker at the moment."""
-        return self._wanted and self._session.connected
+        """Tell whether notifications reach this worker at the moment, as a test has shown."""
+        return self._heard_test.is_set() and self._session.connected
 
     @property
     def armed(self) -> int:
@@ -105,6 +130,7 @@ class Bell:
     def _heard(self, channel: str, payload: str) -> None:
         if channel == CHANNEL:
             if payload in self._queues:
+                self._rung_in.add(payload)
                 self.rung.set()
         elif channel == CANCEL_CHANNEL:
             if payload.isascii() and payload.isdigit():
@@ -114,68 +140,94 @@ class Bell:
 
     def _session_lost(self) -> None:
         self._taken.clear()
+        self._heard_test.clear()
         self.lost.set()
         self.rung.set()
 
     async def keep_session(self) -> float:
-        """Do one round of the listener: connect when the session is lost, then look once at the queues."""
+        """Do one round of the listener: connect when the session is lost, then test the hearing."""
         if not self._wanted:
-            return 3600.0
+            return _FOREVER_S
         if not self._session.connected:
+            self._heard_test.clear()
             await self._session.open()
-            self._taken.clear()
             self.lost.clear()
-            events.debug("listening", queues=self._queues)
-            # What was notified while nobody listened is found by looking.
-            self.rung.set()
-        return 3600.0
+        if not self.hears:
+            await self._test()
+        return _FOREVER_S if self.hears else DEAF_RETRY_S
 
-    async def test(self, notify: Callable[[str], Awaitable[object]]) -> bool:
-        """Tell whether a notification from another session arrives here; deaf for good if not."""
-        self._heard_test.clear()
-        await notify(self._test_channel)
-        try:
-            async with asyncio.timeout(3.0):
-                await self._heard_test.wait()
-        except TimeoutError:
-            self._wanted = False
-            await self._session.close()
+    async def _test(self) -> None:
+        """Find out whether a notification from another session arrives; close the session if not."""
+        await self._notify(self._test_channel)
+        await wait_for_any(HEARING_TEST_S, self._heard_test, self.lost)
+        if self.lost.is_set():
+            raise DatabaseUnavailable("the listening connection was lost")
+        if self.hears:
+            self._deaf_said = False
+            events.debug("listening", queues=sorted(self._queues))
+            return
+        await self._session.close()
+        if not self._deaf_said:
+            self._deaf_said = True
             events.warning(
                 "notifications do not arrive",
-                advice="the DSN seems to lead through a transaction pooler; use --pooler transaction, polling now",
+                advice="the DSN seems to lead through a transaction pooler; use --pooler transaction; polling now",
             )
-        return self._wanted
 
-    async def fall_asleep(self) -> Sleep:
-        """Try to take the bells of all queues; raises DatabaseUnavailable when the session is lost."""
+    async def fall_asleep(self, queues: Collection[str]) -> Sleep:
+        """Try to take the bells of these queues."""
+        self._sleeping_on = list(queues)
+        # What rang before the bell is taken is found by the look that follows.
+        self.rung.clear()
+        self._rung_in.clear()
+        try:
+            bells = await self._take()
+            if all(bell.armed or bell.held for bell in bells) and self.hears:
+                self._in_flight_since = None
+                return Sleep.HELD if any(bell.held for bell in bells) else Sleep.ARMED
+            await self._give_back(ring=())
+        except DatabaseUnavailable:
+            return Sleep.DEAF
         if not self.hears:
             return Sleep.DEAF
-        missing = [queue for queue in self._queues if queue not in self._taken]
-        if not self._taken:
-            # What rang before the bell is taken is found by the claim that follows.
-            self.rung.clear()
-        bells = await self._session.fetch_all(statements.arm_bells(missing)) if missing else []
-        self._taken.update(bell.queue for bell in bells if bell.armed)
-        if all(bell.armed or bell.held for bell in bells):
-            self._in_flight_since = None
-            return Sleep.ARMED if len(self._taken) == len(self._queues) else Sleep.HELD
-        await self.wake_up()
         if self._in_flight_since is None:
             self._in_flight_since = time.monotonic()
         return Sleep.IN_FLIGHT
 
-    def poll_s(self, state: Sleep) -> float:
-        """Say how long to wait before the next look while awake."""
-        if state is Sleep.DEAF:
+    async def recheck(self) -> bool:
+        """Try to take the bells that others held; tells whether this sleeper must wake and look."""
+        try:
+            return not all(bell.held for bell in await self._take())
+        except DatabaseUnavailable:
+            return True
+
+    async def _take(self) -> list[Taken]:
+        if not self.hears:
+            raise DatabaseUnavailable("notifications do not arrive")
+        missing = [queue for queue in self._sleeping_on if queue not in self._taken]
+        bells = await self._session.fetch_all(statements.arm_bells(missing)) if missing else []
+        self._taken.update(bell.queue for bell in bells if bell.armed)
+        return bells
+
+    def poll_s(self, found_at: float) -> float:
+        """Say how long to wait before the next look while awake; ``found_at`` is when one last found a task."""
+        if not self.hears or self._in_flight_since is None:
             return DEAF_POLL_S
-        open_s = 0.0 if self._in_flight_since is None else time.monotonic() - self._in_flight_since
-        return min(POLL_S_MAX, max(POLL_S, open_s * IN_FLIGHT_FRACTION))
+        seen_s = time.monotonic() - max(self._in_flight_since, found_at)
+        return min(POLL_S_MAX, max(POLL_S, seen_s * IN_FLIGHT_FRACTION))
 
     async def wake_up(self) -> None:
-        """Give the bells back."""
+        """Give the bells back; ring those that nobody rang, for who relied on them."""
+        try:
+            await self._give_back(ring=self._taken - self._rung_in)
+        except DatabaseUnavailable:
+            # The session is gone, and with it the bells.
+            return
+
+    async def _give_back(self, ring: Collection[str]) -> None:
         if self._taken:
             self._taken.clear()
-            await self._session.fetch_all(statements.release_bells())
+            await self._session.fetch_all(statements.release_bells(sorted(ring)))
 
     async def close(self) -> None:
         """End the listening session, and with it every bell it holds."""

@@ -9,14 +9,18 @@ under its lease, and a task that does not come back is looked up by (id, lease).
 history, attempts or dead letters, it was our own earlier write and counts as done; found
 nowhere, its lease was lost and the result is dropped, which is said once.
 
-One bad row does not hold up the others: a batch that PostgreSQL refuses for its data is
-halved until the bad row stands alone; a completion then goes in without its result, and what
-still does not go in is left to the sweep.
+One row does not hold up the others. A batch that PostgreSQL refuses for its data is halved
+until the bad row stands alone; a completion then goes in without its result, and what still
+does not go in is left to the sweep. A batch that ran into a lock (an open transaction of
+somebody who cancelled, changed or refers to a running task) is written without the locked
+rows, which are offered again every second. Any other error concerns all rows alike: the
+batch is kept and offered again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import cast
 from uuid import UUID
 
@@ -25,16 +29,20 @@ from pgtasks.engine.attempt import Attempt
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.periodic import wait_for_any
 from pgtasks.engine.runners import Finished
-from pgtasks.errors import DatabaseError, DatabaseUnavailable
+from pgtasks.errors import DatabaseError, LeaseLost
 from pgtasks.outcome import Cancelled, Completed, Dead, Lost, Outcome, Released, RetryIn, Snoozed
 from pgtasks.store import statements
 from pgtasks.store.link import Link
-from pgtasks.store.session import Statement
+from pgtasks.store.session import Statement, is_about_data, is_about_time
 from pgtasks.store.statements import Moved
 
 LINGER_S = 0.01
 IDLE_S = 60.0
 BATCH_MAX = 1000
+BLOCKED_S = 1.0
+
+
+Batch = tuple[str, Finished]  # the statement's kind, and its rows
 
 
 class Completer:
@@ -44,7 +52,9 @@ class Completer:
         self._link, self._worker_id, self._leases = link, worker_id, leases
         self._batch_enough = max(1, min(batch_enough, BATCH_MAX))
         self._waiting: Finished = []
-        self._writing: list[tuple[str, Finished]] = []
+        self._writing: list[Batch] = []
+        self._blocked: list[Batch] = []
+        self._blocked_until = 0.0
         self.arrived = asyncio.Event()
         self._enough = asyncio.Event()
         self.hurry = False
@@ -54,7 +64,7 @@ class Completer:
     @property
     def backlog(self) -> int:
         """How many outcomes are not in the database yet."""
-        return len(self._waiting) + sum(len(part) for _, part in self._writing)
+        return len(self._waiting) + sum(len(part) for _, part in (*self._writing, *self._blocked))
 
     def add(self, finished: Finished) -> None:
         """Take outcomes on the engine's loop."""
@@ -65,9 +75,11 @@ class Completer:
 
     async def flush(self) -> float:
         """Do one round: collect for a moment, then write all there is."""
+        if self._blocked and time.monotonic() >= self._blocked_until:
+            await self._unblock()
         if not self._writing:
             if not self._waiting:
-                return IDLE_S
+                return self._rest_s()
             if len(self._waiting) < self._batch_enough and not self.hurry:
                 await wait_for_any(LINGER_S, self._enough)
             self._enough.clear()
@@ -76,18 +88,21 @@ class Completer:
             kind, part = self._writing[0]
             await self._write(kind, part)
             self._writing.pop(0)
-        return 0.0 if self._waiting else IDLE_S
+        return 0.0 if self._waiting else self._rest_s()
 
-    def _take(self) -> list[tuple[str, Finished]]:
+    def _rest_s(self) -> float:
+        return max(0.001, self._blocked_until - time.monotonic()) if self._blocked else IDLE_S
+
+    def _take(self) -> list[Batch]:
         """Sort the waiting outcomes by statement, each part by task id: one lock order for all."""
         waiting, self._waiting = self._waiting, []
         parts: dict[str, Finished] = {}
         for item in waiting:
             parts.setdefault(_STATEMENT_OF[type(item[1])], []).append(item)
-        self._settle(parts.pop("drop", []))
-        batches: list[tuple[str, Finished]] = []
+        self._leave_to_sweep(parts.pop("drop", []))
+        batches: list[Batch] = []
         for kind, part in parts.items():
-            part.sort(key=_task_id)
+            part.sort(key=_key)
             batches += [(kind, part[start : start + BATCH_MAX]) for start in range(0, len(part), BATCH_MAX)]
         return batches
 
@@ -95,43 +110,94 @@ class Completer:
         """Write one batch and account for it; raises DatabaseUnavailable to be called again."""
         try:
             moved = await self._run(kind, part)
-        except DatabaseUnavailable:
-            raise
         except DatabaseError as error:
-            await self._write_halves(kind, part, error)
+            if is_about_time(error):
+                await self._write_around(kind, part, error)
+            elif is_about_data(error):
+                await self._write_halves(kind, part, error)
+            else:
+                raise
             return
         if moved is not None and len(moved) < len(part):
             taken = set(moved)
-            await self._account_missing([item for item in part if item[0].task.id not in taken])
+            await self._account_missing(kind, [item for item in part if item[0].task.id not in taken])
         self._settle(part)
-        self.written += len(part)
 
     def _settle(self, part: Finished) -> None:
         """Take these attempts off their leases, each once however often it was offered."""
         for attempt, _ in part:
             if not attempt.settled:
                 attempt.settled = True
+                self.written += 1
                 self._leases.close_tasks([attempt.task.lease_id])
 
+    def _leave_to_sweep(self, part: Finished) -> None:
+        """Take these attempts off their leases without an outcome in the database."""
+        for attempt, _ in part:
+            if not attempt.settled:
+                attempt.settled = True
+                self._leases.leave_to_sweep(attempt.task.lease_id)
+
     async def _run(self, kind: str, part: Finished) -> list[int] | None:
-        tasks = [(attempt.task.id, attempt.task.lease_id) for attempt, _ in part]
         emptied = self._leases.emptied_by(attempt.task.lease_id for attempt, _ in part if not attempt.settled)
         outcomes = [outcome for _, outcome in part]
-        reply = await self._link.fetch_one(_statement(kind, self._worker_id, tasks, outcomes, emptied))
+        reply = await self._link.fetch_one(_statement(kind, self._worker_id, _keys(part), outcomes, emptied))
         return reply.ids if reply is not None else []
 
-    async def _account_missing(self, missing: Finished) -> None:
-        tasks = [(attempt.task.id, attempt.task.lease_id) for attempt, _ in missing]
-        ours = set(await self._link.fetch_all(statements.recognise(tasks)))
-        lost = [task_id for task_id, _ in tasks if task_id not in ours]
+    async def _account_missing(self, kind: str, missing: Finished) -> None:
+        """Tell our own earlier writes from lost leases; a task that is to be given back is no loss."""
+        if kind == "release":
+            events.debug("not given back, it had been already", count=len(missing))
+            return
+        ours = set(await self._link.fetch_all(statements.recognise(_keys(missing))))
+        refused = [attempt for attempt, _ in missing if attempt.task.id not in ours]
+        self.lost += len(refused)
+        # Of those that were stopped for it the executor has spoken.
+        lost = [attempt.task.id for attempt in refused if not isinstance(attempt.stop_reason, LeaseLost)]
         if lost:
-            self.lost += len(lost)
             events.warning(
                 "lease lost, result refused",
                 count=len(lost),
                 tasks=lost[:10],
                 advice="another worker may have run these tasks again",
             )
+
+    async def _write_around(self, kind: str, part: Finished, error: DatabaseError) -> None:
+        """Write what nobody has locked and put the rest aside; raises the error if nothing is locked."""
+        free, locked = await self._sorted_by_lock(part)
+        if not locked:
+            raise error
+        if not self._blocked:
+            events.warning(
+                "outcomes wait for a lock",
+                tasks=[attempt.task.id for attempt, _ in locked][:10],
+                count=len(locked),
+                advice="an open transaction elsewhere has locked rows of running tasks",
+            )
+        # Noted only now: until here an error leaves the whole batch to be offered again.
+        if free:
+            await self._write(kind, free)
+        self._blocked.append((kind, locked))
+        self._blocked_until = time.monotonic() + BLOCKED_S
+
+    async def _unblock(self) -> None:
+        """Offer what was locked and is free by now."""
+        self._blocked_until = time.monotonic() + BLOCKED_S
+        for kind, part in list(self._blocked):
+            free, locked = await self._sorted_by_lock(part)
+            self._blocked.remove((kind, part))
+            if locked:
+                self._blocked.append((kind, locked))
+            if free:
+                self._writing.append((kind, free))
+
+    async def _sorted_by_lock(self, part: Finished) -> tuple[Finished, Finished]:
+        """Split a batch into the rows that can be written now and those that somebody has locked."""
+        locked = set(await self._link.fetch_all(statements.blocked(_keys(part))))
+        return (
+            [item for item in part if item[0].task.id not in locked],
+            [item for item in part if item[0].task.id in locked],
+        )
 
     async def _write_halves(self, kind: str, part: Finished, error: DatabaseError) -> None:
         if len(part) > 1:
@@ -148,7 +214,7 @@ class Completer:
         events.error(
             "outcome refused by the database", task_id=attempt.task.id, task=attempt.task.name, error=first_line
         )
-        self._settle(part)
+        self._leave_to_sweep(part)
 
 
 _STATEMENT_OF: dict[type, str] = {
@@ -162,8 +228,12 @@ _STATEMENT_OF: dict[type, str] = {
 }
 
 
-def _task_id(item: tuple[Attempt, Outcome]) -> int:
-    return item[0].task.id
+def _key(item: tuple[Attempt, Outcome]) -> tuple[int, int]:
+    return item[0].task.id, item[0].task.lease_id
+
+
+def _keys(part: Finished) -> list[tuple[int, int]]:
+    return [(attempt.task.id, attempt.task.lease_id) for attempt, _ in part]
 
 
 def _statement(

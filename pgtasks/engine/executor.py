@@ -240,9 +240,9 @@ class Executor:
             culprit = self._async.blocking()
             events.warning(
                 "handlers' loop is blocked",
+                **(_facts(culprit) if culprit else {}),
                 blocked_s=round(blocked_s, 1),
                 advice="an async handler must await; run blocking code in a def handler",
-                **(_facts(culprit) if culprit else {}),
             )
 
     def close(self) -> None:

@@ -1,40 +1,56 @@
 """Heartbeats: leases renewed from a thread of its own, and when sweeping is safe.
 
-The thread has its own connection, so that neither a blocked handler nor a slow claim stops it.
-Each beat is one statement for the whole worker. Its answer goes to the engine's loop.
+The thread has its own event loop and its own connection, so that neither a blocked handler nor
+a slow claim stops it. Each beat is one statement for the whole worker. Its answer goes to the
+engine's loop. A beat that is not answered within its deadline is given up and sent again on a
+new connection, early enough to save the leases when only the connection was dead.
 
 When every lease looks expired
 ------------------------------
 After a stall of the whole database (a crash and restart, a lock, a frozen host) the leases of
 all workers have expired although their holders live. Whoever sweeps first would take them.
-Two rules, both on the database's clock, prevent it:
+Two rules, both on the database's clock, prevent it. With i for the beat interval, a lease lasts
+3 i and was renewed at most i before the stall, so it has 2 i left:
 
-1. A sweep says until when it may run: 1.5 beat intervals after this worker's own last beat. A
-   sweep that was sent before or in the stall is executed after it, finds itself too late, and
-   takes nothing.
-2. When two beats in a row lie more than two intervals apart, this worker was cut off or the
-   database stalled. It then does not sweep for one more interval, in which the other
-   workers, whose beats were waiting too, renew. A worker that has just started does the same.
+1. A sweep says until when it may run: 1.5 i after this worker's own last beat. A sweep that was
+   sent before or in the stall and is executed after it finds itself too late and takes nothing.
+2. When two beats in a row lie more than 1.5 i apart, this worker was cut off or the database
+   stalled. It then does not sweep for another 0.75 i, in which the other workers, whose beats
+   were waiting or are tried again every 0.25 i at least, renew. (A shorter gap is harmless:
+   every lease has 0.5 i left after it.) A worker that has just started does the same.
+
+This holds for workers with the same lease. With different ones the longer interval notices
+short stalls late; then a live task may be swept, which costs an attempt and nothing else.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import threading
 import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from pgtasks import events
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.leases import Leases
-from pgtasks.engine.periodic import Backoff
-from pgtasks.errors import PgtasksError
+from pgtasks.engine.periodic import repeat
+from pgtasks.errors import DatabaseUnavailable
 from pgtasks.model import WorkerInfo
 from pgtasks.store import statements
-from pgtasks.store.link import ThreadLink
+from pgtasks.store.link import Link
 from pgtasks.store.statements import Beat
+
+BEATS_PER_LEASE = 3
+# A beat needs this long on a busy machine, whatever the lease.
+BEAT_DEADLINE_S_MIN = 1.0
+STOP_S = 0.5
+
+
+def beat_deadline_s(lease_s: float) -> float:
+    """Give the seconds after which a beat without an answer is sent again on a new connection."""
+    return max(BEAT_DEADLINE_S_MIN, lease_s / BEATS_PER_LEASE)
 
 
 class SweepWindow:
@@ -47,8 +63,8 @@ class SweepWindow:
 
     def beat(self, now: datetime) -> None:
         """Note a beat that the database took at ``now``."""
-        if self._last is None or now - self._last > 2 * self._interval or now < self._last:
-            self._closed_until = now + self._interval
+        if self._last is None or now - self._last > 1.5 * self._interval or now < self._last:
+            self._closed_until = now + 0.75 * self._interval
         self._last = now
 
     def fresh_until(self) -> datetime | None:
@@ -63,77 +79,82 @@ class Heartbeat:
 
     def __init__(
         self,
-        link: ThreadLink,
+        link: Link,
         worker: WorkerInfo,
         leases: Leases,
         executor: Executor,
         rng: random.Random,
     ) -> None:
         self._link, self._worker, self._leases, self._executor, self._rng = link, worker, leases, executor, rng
-        self.interval_s = worker.lease_s / 3
+        self.interval_s = worker.lease_s / BEATS_PER_LEASE
         self.window = SweepWindow(self.interval_s)
         self.draining = False
         self.beats = 0
-        self._loop = asyncio.get_running_loop()
-        self._stop = threading.Event()
+        self._engine_loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="pgtasks-heartbeat", daemon=True)
+        self._started = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Start beating."""
         self._thread.start()
+        self._started.wait()
 
     def stop(self) -> None:
-        """Beat no more; does not wait for a beat that hangs."""
-        self._stop.set()
-        self._thread.join(timeout=0.5)
-        if not self._thread.is_alive():
-            self._link.close()
+        """Beat no more; a beat under way is given up."""
+        if self._loop is None or self._beating is None:
+            return
+        with contextlib.suppress(RuntimeError):  # Its loop has ended already.
+            self._loop.call_soon_threadsafe(self._beating.cancel)
+        self._thread.join(timeout=STOP_S)
 
     def _run(self) -> None:
-        backoff = Backoff(self._rng)
-        while not self._stop.is_set():
-            try:
-                self._beat()
-            except Exception as error:  # noqa: BLE001 - a heartbeat that ends would cost every lease
-                delay_s = min(backoff.next_s(), self.interval_s / 4)
-                if backoff.failures == 1 or not isinstance(error, PgtasksError):
-                    events.warning("heartbeat failed", error=f"{type(error).__name__}: {error}".splitlines()[0])
-            else:
-                if backoff.failures:
-                    events.info("heartbeat recovered", failures=backoff.failures)
-                    backoff.reset()
-                delay_s = self.interval_s * (0.9 + 0.1 * self._rng.random())
-            self._stop.wait(delay_s)
+        with contextlib.suppress(asyncio.CancelledError):
+            asyncio.run(self._beat_until_cancelled())
 
-    def _beat(self) -> None:
-        lease_ids = self._leases.ids()
+    async def _beat_until_cancelled(self) -> None:
+        self._loop, self._beating = asyncio.get_running_loop(), asyncio.current_task()
+        self._started.set()
+        try:
+            await repeat("heartbeat", self._beat, stop=asyncio.Event(), rng=self._rng, delay_s_max=self.interval_s / 4)
+        finally:
+            await self._link.close()
+
+    async def _beat(self) -> float:
+        """Do one round: renew, and hand the answer to the engine's loop."""
+        lease_ids, running = self._leases.ids(), self._executor.held()
         sent_at = time.monotonic()
-        beat = self._link.fetch_one(
+        self._leases.asked(sent_at)
+        beat = await self._link.fetch_one(
             statements.beat(
                 self._worker.id,
                 lease_s=self._worker.lease_s,
                 lease_ids=lease_ids,
-                task_ids=self._executor.task_ids(),
+                running=running,
                 busy=self._executor.running + self._executor.stuck,
                 draining=self.draining,
             )
         )
         if beat is None:
-            return
+            raise DatabaseUnavailable("a heartbeat came back without an answer")
+        self._call(lambda: self._answered(lease_ids, running, sent_at, beat))
         if not beat.registered:
-            self._link.fetch_one(statements.register(self._worker))
-        self._call(lambda: self._answered(lease_ids, sent_at, beat))
+            await self._link.fetch_all(statements.register(self._worker))
+        return self.interval_s * (0.9 + 0.1 * self._rng.random()) - (time.monotonic() - sent_at)
 
     def _call(self, work: Callable[[], None]) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(work)
+        with contextlib.suppress(RuntimeError):  # The engine's loop has ended.
+            self._engine_loop.call_soon_threadsafe(work)
 
-    def _answered(self, asked: list[int], sent_at: float, beat: Beat) -> None:
+    def _answered(self, asked: list[int], running: list[tuple[int, int]], sent_at: float, beat: Beat) -> None:
         """Take a beat's answer, on the engine's loop."""
         self.beats += 1
         self.window.beat(beat.now)
         gone = self._leases.renewed(asked, beat.kept, sent_at)
         if gone:
             self._executor.lose(gone, "it expired and was swept")
+        if beat.lost:
+            self._executor.lose_tasks({running[position - 1] for position in beat.lost}, "it was taken from its lease")
         for task_id in beat.cancelled:
             self._executor.cancel(task_id)

@@ -39,8 +39,8 @@ class Sweeper:
                     dead=swept.dead,
                     cancelled=swept.cancelled,
                 )
-            if swept.leases >= SWEEP_LEASES_MAX and taken:
-                return 0.0
+            if swept.closed >= SWEEP_LEASES_MAX:
+                return 0.0  # There may be more.
         return self._interval_s * (0.8 + 0.2 * self._rng.random())
 
 

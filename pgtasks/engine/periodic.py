@@ -15,20 +15,22 @@ from pgtasks import events
 from pgtasks.errors import DatabaseUnavailable
 
 BACKOFF_S_MIN = 0.1
-BACKOFF_S_MAX = 5.0
+# Together with the time a new connection takes, every part is back within five seconds.
+BACKOFF_S_MAX = 4.0
 Round = Callable[[], Awaitable[float]]
 
 
 class Backoff:
     """The delays between tries of one service: doubling up to a cap, drawn from their upper half."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, delay_s_max: float = BACKOFF_S_MAX) -> None:
         self._rng = rng
+        self._delay_s_max = min(delay_s_max, BACKOFF_S_MAX)
         self.failures = 0
 
     def next_s(self) -> float:
         """Count a failure and give the seconds to wait."""
-        bound = min(BACKOFF_S_MAX, BACKOFF_S_MIN * 2.0 ** min(self.failures, 16))
+        bound = min(self._delay_s_max, BACKOFF_S_MIN * 2.0 ** min(self.failures, 16))
         self.failures += 1
         return bound * (0.5 + self._rng.random() / 2)
 
@@ -44,9 +46,13 @@ async def repeat(
     stop: asyncio.Event,
     rng: random.Random,
     wake: asyncio.Event | None = None,
+    delay_s_max: float = BACKOFF_S_MAX,
 ) -> None:
-    """Run a service's rounds until ``stop`` is set; ``wake`` ends a wait between rounds early."""
-    backoff = Backoff(rng)
+    """Run a service's rounds until ``stop`` is set; ``wake`` ends a wait between rounds early.
+
+    ``delay_s_max`` is the longest wait after a round that failed.
+    """
+    backoff = Backoff(rng, delay_s_max)
     while not stop.is_set():
         try:
             delay_s = await do_round()
@@ -70,11 +76,11 @@ def _report(name: str, error: Exception, failures: int, delay_s: float) -> None:
         return
     if isinstance(error, DatabaseUnavailable):
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        events.warning("database unavailable", part=name, error=first_line, failures=failures, retry_in_s=round(delay_s, 2))
-    else:
-        events.LOGGER.error(
-            "part failed", exc_info=error, extra={"pgtasks": {"part": name, "failures": failures}}
+        events.warning(
+            "database unavailable", part=name, error=first_line, failures=failures, retry_in_s=round(delay_s, 2)
         )
+    else:
+        events.LOGGER.error("part failed", exc_info=error, extra={"pgtasks": {"part": name, "failures": failures}})
 
 
 async def wait_for_any(timeout_s: float, *wanted: asyncio.Event) -> None:

@@ -121,10 +121,9 @@ class AsyncRunner:
         """Run one attempt; whatever its handler raises ends here, or it would end the loop."""
         try:
             result = await attempt.handler.function(**self._judge.arguments(attempt))
+            outcome = self._judge.returned(attempt, result)
         except BaseException as error:  # noqa: BLE001 - SystemExit or KeyboardInterrupt would stop the loop
             outcome = self._judge.raised(attempt, error)
-        else:
-            outcome = self._judge.returned(attempt, result)
         del self._tasks[attempt]
         if not self._finished:
             self._loop.call_soon(self._hand_over)
@@ -200,9 +199,9 @@ class ThreadRunner:
     def _run(self, attempt: Attempt) -> Outcome:
         try:
             result = attempt.handler.function(**self._judge.arguments(attempt))
+            return self._judge.returned(attempt, result)
         except BaseException as error:  # noqa: BLE001 - SystemExit would end this thread and lose the task
             return self._judge.raised(attempt, error)
-        return self._judge.returned(attempt, result)
 
     def _hand_over(self) -> None:
         with self._lock:

@@ -32,6 +32,10 @@ class Slots:
         """Tell whether a task of at least one queue could start."""
         return any(self.free_in(queue) > 0 for queue in self._limits)
 
+    def full_queues(self) -> set[str]:
+        """Name the queues of which no task could start now."""
+        return {queue for queue in self._limits if self.free_in(queue) <= 0}
+
     def take(self, queue: str, count: int) -> None:
         """Occupy slots."""
         self.busy += count

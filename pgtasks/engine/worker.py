@@ -22,7 +22,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from functools import partial
 
 from pgtasks import __version__, events
 from pgtasks.app import App
@@ -33,7 +32,7 @@ from pgtasks.engine.executor import Executor
 from pgtasks.engine.heartbeat import Heartbeat, beat_deadline_s
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.maintenance import Sweeper, Tidier
-from pgtasks.engine.periodic import repeat, wait_for_any
+from pgtasks.engine.periodic import repeat
 from pgtasks.engine.slots import Slots
 from pgtasks.errors import PgtasksError
 from pgtasks.model import WorkerInfo
@@ -42,10 +41,11 @@ from pgtasks.store import statements
 from pgtasks.store.link import Link
 
 EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
-# After the grace time: how long stopped handlers get to end, then how long the flush gets.
+# After the grace time: how long stopped handlers get to end, then how long the flush gets at least.
 STOP_S = 0.2
-FLUSH_S = 0.2
-LEAVE_S = 0.2
+FLUSH_S = 0.4
+# How long the last statement gets, at least and, while there is grace time left, at most.
+LEAVE_S_MIN, LEAVE_S_MAX = 0.2, 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIGNALS_TO_DIE = 3
 
@@ -67,7 +67,7 @@ async def _run(app: App, settings: WorkerSettings) -> int:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, worker.on_signal, number)
-    os.register_at_fork(after_in_child=partial(_give_signals_back, os.getpid()))
+    _fork.guard()
     try:
         if not await worker.introduce():
             return EXIT_INTERRUPTED if worker.interrupted else EXIT_OK
@@ -95,16 +95,39 @@ def leave_within(limit_s: float, code: int) -> None:
     timer.start()
 
 
-def _give_signals_back(worker_pid: int) -> None:
-    """Give a child that a handler forked the default signals back.
+class _Fork:
+    """Keeps a child that a handler forks apart from this process's signals.
 
-    It would write the signals it gets into the socket that it shares with us, and the worker
-    would stop; and it could not be terminated itself.
+    The child inherits the handlers and shares the socket that wakes the loop: a signal it gets
+    would stop the worker, and would not end the child. It gets the default handlers back. In
+    between the signals are blocked; they are delivered afterwards, to the right process.
     """
-    if os.getppid() == worker_pid:
-        signal.set_wakeup_fd(-1)
-        for number in SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+
+    def __init__(self) -> None:
+        self._worker_pid = 0
+        self._masks = threading.local()
+
+    def guard(self) -> None:
+        """Begin, in a process that has become a worker."""
+        if not self._worker_pid:
+            os.register_at_fork(before=self._before, after_in_parent=self._unblock, after_in_child=self._in_child)
+        self._worker_pid = os.getpid()
+
+    def _before(self) -> None:
+        self._masks.old = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+    def _unblock(self) -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.old)
+
+    def _in_child(self) -> None:
+        if os.getppid() == self._worker_pid:
+            signal.set_wakeup_fd(-1)
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
+        self._unblock()
+
+
+_fork = _Fork()
 
 
 class Worker:
@@ -151,7 +174,8 @@ class Worker:
             dsn,
             list(self.info.queues),
             worker=tag,
-            hears=settings.pooler == "none",
+            wanted=settings.pooler == "none",
+            notify=lambda channel: self._finish_link.fetch_all(statements.notify(channel)),
             on_cancel=self.executor.cancel,
         )
         self._claimer = Claimer(
@@ -221,7 +245,6 @@ class Worker:
             lease_s=self.info.lease_s,
         )
         try:
-            await self._test_hearing()
             await self._stop_claiming.wait()
             return await self._wind_down(parts[0])
         finally:
@@ -230,16 +253,6 @@ class Worker:
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
-
-    async def _test_hearing(self) -> None:
-        """Find out whether notifications arrive, as they do not behind a transaction pooler."""
-        if self._settings.pooler != "none":
-            return
-        while not self._bell.hears and not self._stop_claiming.is_set():
-            await wait_for_any(0.05, self._stop_claiming)
-        if not self._stop_claiming.is_set():
-            with contextlib.suppress(PgtasksError):
-                await self._bell.test(lambda channel: self._finish_link.fetch_all(statements.notify(channel)))
 
     def on_signal(self, number: int) -> None:
         """Begin to stop; what a second and a third signal mean is in the module's docstring."""
@@ -270,7 +283,7 @@ class Worker:
         if self.interrupted:
             await self._wait_until(lambda: not completer.backlog, time.monotonic() + FLUSH_S, heed_signals=False)
         left = completer.backlog
-        gone = not left and await self._leave()
+        gone = not left and await self._leave(min(LEAVE_S_MAX, max(LEAVE_S_MIN, deadline - time.monotonic())))
         events.info("worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=executor.stuck)
         if self.interrupted:
             return EXIT_INTERRUPTED
@@ -284,12 +297,12 @@ class Worker:
                 return
             await asyncio.sleep(0.01)
 
-    async def _leave(self) -> bool:
+    async def _leave(self, limit_s: float) -> bool:
         """Take this worker off the list; tells whether the database was there."""
         # First, because a heartbeat puts a worker that is not listed back.
         self._heartbeat.stop()
         try:
-            await self._finish_link.fetch_all(statements.remove_worker(self.info.id), deadline_s=LEAVE_S)
+            await self._finish_link.fetch_all(statements.remove_worker(self.info.id), deadline_s=limit_s)
         except PgtasksError:
             return False
         return True

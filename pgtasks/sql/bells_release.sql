@@ -1,4 +1,8 @@
--- Gives every bell of this session back: the worker is awake.
+-- Gives every bell of this session back, and rings some of them: the worker wakes up, and
+-- those who relied on its bell must look for themselves (pgtasks/engine/bell.py).
 --
--- Returns nothing. The session holds no other session-level advisory lock.
-SELECT pg_advisory_unlock_all()
+-- Parameters: ring (queues). Returns one row, which says nothing. The session holds no other
+-- session-level advisory lock.
+SELECT
+    pg_advisory_unlock_all() AS released,
+    (SELECT count(pg_notify('pgtasks', r.queue)) FROM unnest(%(ring)s::text[]) AS r (queue)) AS rung

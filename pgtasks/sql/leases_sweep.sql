@@ -3,12 +3,14 @@
 --
 -- Parameters: fresh_until (the database's time until which the caller's own last heartbeat
 -- counts as fresh); limit (leases at once); max_attempts (for names nobody registered).
--- Returns one row: leases, requeued, dead, cancelled (counts).
+-- Returns one row: leases (looked at), closed (of these, deleted), requeued, dead, cancelled
+-- (tasks). Counts.
 -- Index: leases is small and read in full; tasks_pkey, one probe per task.
 --
 -- fresh_until: after a stall of the whole database every lease looks expired. A sweep that
 -- waited in the stall arrives with a fresh_until in the past and takes nothing; the heartbeats
--- that waited beside it renew first (pgtasks/engine/heartbeat.py).
+-- that waited beside it renew first (pgtasks/engine/heartbeat.py). The clock is read twice, in
+-- this order: a stall between the two can only close the window, never expire a lease.
 -- Everything is SKIP LOCKED: a task that is being completed at this moment is left alone, and
 -- its lease then stays for the next sweep. So the sweep waits for nobody, and one conflicting
 -- row does not fail the batch.
@@ -113,6 +115,7 @@ emptied AS (
             INNER JOIN pgtasks.tasks AS t ON x.id = t.id AND e.id = t.lease_id
             WHERE t.id NOT IN (SELECT h.id FROM held AS h)
         )
+    RETURNING l.id
 ),
 
 rung AS (
@@ -122,6 +125,7 @@ rung AS (
 
 SELECT
     (SELECT count(*) FROM expired) AS leases,
+    (SELECT count(*) FROM emptied) AS closed,
     (SELECT count(*) FROM requeued) AS requeued,
     (SELECT count(*) FROM held AS h WHERE h.fate = 'dead') AS dead,
     (SELECT count(*) FROM held AS h WHERE h.fate = 'cancelled') AS cancelled

@@ -44,9 +44,18 @@ recorded AS (
     FROM dead AS d
 ),
 
+spent AS MATERIALIZED (
+    SELECT l.id
+    FROM pgtasks.leases AS l
+    WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
+    ORDER BY l.id
+    FOR UPDATE
+),
+
 emptied AS (
     DELETE FROM pgtasks.leases AS l
-    WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
+    USING spent AS s
+    WHERE l.id = s.id
 )
 
 SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint[]) THEN coalesce(array_agg(d.id), '{}') END AS moved

@@ -3,9 +3,9 @@
 -- Parameters: queue; limit; names (the handlers this worker has); worker_id; lease_s; and
 -- the lanes, highest priority first, as three arrays of one length: priorities, run_ats, ids
 -- ((run_at, id) of the last row passed in that priority).
--- Returns the claimed rows in claim order.
+-- Returns the claimed rows, in any order.
 -- Index: tasks_claim_order, entered once per lane at the cursor; so neither the dead entries
--- of finished tasks nor the delayed tasks behind the due ones are walked.
+-- of finished tasks nor the delayed tasks behind the due ones are walked. Then tasks_pkey.
 --
 -- Shape: the rows are chosen and locked in a MATERIALIZED step, because as a plain subquery
 -- the planner may run it once per outer row and lock more than the limit. The LATERAL limit
@@ -13,7 +13,9 @@
 -- pulled, so nothing beyond the limit is ever locked. FOR NO KEY UPDATE lets foreign keys of
 -- users' own tables point at tasks. statement_timestamp() and not clock_timestamp(), which is
 -- volatile and could not bound the index scan. No indexed column is written (heap-only
--- update). least(): attempt counts may not overflow and fail the whole batch.
+-- update). The rows are updated through the lease's array, and not through a join with `due`,
+-- because an array is expected to be short: without statistics or planner settings, a join may
+-- become a hash join that reads the whole table. least(): attempt counts may not overflow and fail the whole batch.
 WITH due AS MATERIALIZED (
     SELECT pick.id
     FROM unnest(
@@ -46,7 +48,7 @@ lease AS (
         array_agg(due.id ORDER BY due.id)
     FROM due
     HAVING count(*) > 0
-    RETURNING id
+    RETURNING id, task_ids
 )
 
 UPDATE pgtasks.tasks AS t
@@ -55,8 +57,8 @@ SET
     attempt = least(t.attempt, 2147483646) + 1,
     lease_id = lease.id,
     claimed_at = clock_timestamp()
-FROM due, lease
-WHERE t.id = due.id
+FROM lease
+WHERE t.id = ANY(lease.task_ids)
 RETURNING
     t.id, t.lease_id, t.name, t.payload::text, t.attempt, t.max_attempts,
     extract(EPOCH FROM t.timeout)::double precision AS timeout_s, t.priority, t.run_at, t.headers::text

@@ -10,7 +10,10 @@
 -- Fencing: a task that was swept meanwhile has another lease or none, does not match, and
 -- does not come back. If the sweep is changing it at this moment, this statement waits for
 -- that row and then sees the new lease. The ids are sorted and each row is found by its key in
--- that order, so two batches never wait for each other in a circle.
+-- that order, so two batches never wait for each other in a circle; leases are locked in the
+-- order of their ids, as heartbeats do. (Behind a transaction pooler, where the session's
+-- planner settings are missing, a tiny table may be read in another order: a deadlock is then
+-- possible in theory, and the batch is offered again.)
 -- A crash before the commit leaves the task leased and it will be swept; after it, the task
 -- is done. If only the reply is lost, outcomes_recognise.sql tells.
 WITH done AS (
@@ -35,9 +38,18 @@ kept AS (
     FROM done AS d
 ),
 
+spent AS MATERIALIZED (
+    SELECT l.id
+    FROM pgtasks.leases AS l
+    WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
+    ORDER BY l.id
+    FOR UPDATE
+),
+
 emptied AS (
     DELETE FROM pgtasks.leases AS l
-    WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
+    USING spent AS s
+    WHERE l.id = s.id
 )
 
 SELECT CASE WHEN count(*) < cardinality(%(ids)s::bigint[]) THEN coalesce(array_agg(d.id), '{}') END AS moved

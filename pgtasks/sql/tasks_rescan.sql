@@ -3,8 +3,9 @@
 -- priority not seen before) is found by this one. Also the claim of a worker that wakes up.
 --
 -- Parameters: queue; limit; names; worker_id; lease_s.
--- Returns the claimed rows in claim order.
+-- Returns the claimed rows, in any order.
 -- Index: tasks_claim_order: one probe per priority in use, highest first, then the rows.
+-- Then tasks_pkey.
 --
 -- Shape: as tasks_claim.sql, with the lanes found by a loose index scan instead of given.
 WITH RECURSIVE lane (priority) AS (
@@ -50,7 +51,7 @@ lease AS (
         array_agg(due.id ORDER BY due.id)
     FROM due
     HAVING count(*) > 0
-    RETURNING id
+    RETURNING id, task_ids
 )
 
 UPDATE pgtasks.tasks AS t
@@ -59,8 +60,8 @@ SET
     attempt = least(t.attempt, 2147483646) + 1,
     lease_id = lease.id,
     claimed_at = clock_timestamp()
-FROM due, lease
-WHERE t.id = due.id
+FROM lease
+WHERE t.id = ANY(lease.task_ids)
 RETURNING
     t.id, t.lease_id, t.name, t.payload::text, t.attempt, t.max_attempts,
     extract(EPOCH FROM t.timeout)::double precision AS timeout_s, t.priority, t.run_at, t.headers::text

@@ -1,14 +1,18 @@
 -- One heartbeat of one worker: its leases live on, it is seen, and it learns what was lost
 -- and what somebody wants cancelled.
 --
--- Parameters: worker_id; lease_s; lease_ids (leases with unfinished tasks); task_ids (running
--- tasks); busy (how many); draining.
--- Returns one row: now (the database's clock), kept (leases that are still ours),
--- cancelled (running tasks of ours whose cancellation was requested), registered.
+-- Parameters: worker_id; lease_s; lease_ids (leases with unfinished tasks); task_ids and
+-- task_lease_ids (running tasks, arrays of one length); busy (how many); draining.
+-- Returns one row: now (the database's clock), kept (leases that are still ours), cancelled
+-- (running tasks of ours whose cancellation was requested), lost (positions, from 1, of the
+-- running tasks that are not held by their lease any more), registered.
 -- Index: leases_pkey, workers_pkey, tasks_pkey. All updates are heap-only.
 --
--- A lease that is not in `kept` was swept: the handlers of its tasks are stopped. The leases
--- are locked in the order of their ids, as a completion that deletes several does.
+-- A lease that is not in `kept` was swept: the handlers of its tasks are stopped. A lease can
+-- also be swept in part (the sweep leaves alone what somebody has locked), which `lost` tells.
+-- A lease that expired and was not swept lives on: after a stall it is renewed like any other.
+-- The leases are locked in the order of their ids, as a completion that deletes several does;
+-- one that the sweep is taking at this moment is waited for.
 WITH mine AS MATERIALIZED (
     SELECT l.id
     FROM pgtasks.leases AS l
@@ -30,15 +34,19 @@ seen AS (
     SET last_seen_at = clock_timestamp(), busy = %(busy)s, draining = %(draining)s
     WHERE w.id = %(worker_id)s::uuid
     RETURNING w.id
+),
+
+running AS MATERIALIZED (
+    SELECT f.position, f.id, t.id IS NULL AS is_lost, t.cancel_requested_at IS NOT NULL AS is_cancelled
+    FROM unnest(
+        %(task_ids)s::bigint[], %(task_lease_ids)s::bigint[]
+    ) WITH ORDINALITY AS f (id, lease_id, position)
+    LEFT JOIN pgtasks.tasks AS t ON f.id = t.id AND f.lease_id = t.lease_id
 )
 
 SELECT
     clock_timestamp() AS now,
     coalesce((SELECT array_agg(r.id) FROM renewed AS r), '{}') AS kept,
-    coalesce((
-        SELECT array_agg(t.id) FROM pgtasks.tasks AS t
-        WHERE t.id = ANY(%(task_ids)s::bigint[])
-            AND t.lease_id = ANY(%(lease_ids)s::bigint[])
-            AND t.cancel_requested_at IS NOT NULL
-    ), '{}') AS cancelled,
-    EXISTS(SELECT 1 FROM seen) AS registered
+    coalesce((SELECT array_agg(t.id) FROM running AS t WHERE t.is_cancelled), '{}') AS cancelled,
+    coalesce((SELECT array_agg(t.position) FROM running AS t WHERE t.is_lost), '{}') AS lost,
+    EXISTS(SELECT FROM seen) AS registered

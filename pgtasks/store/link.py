@@ -1,34 +1,32 @@
 """A connection that comes back: one per moving part of a worker, opened again after it broke.
 
-Every statement has a deadline on this side. A server that vanished, or a COMMIT that waits for
-a stalled standby, answers no timeout of its own; past the deadline the socket is closed and
-the outcome is unknown, which every statement here survives (they are fenced by leases).
+Every statement has a deadline on this side. A server that vanished, a COMMIT that waits for a
+stalled standby, or a middlebox that swallows packets answers no timeout of its own; past the
+deadline the connection is given up and the outcome is unknown, which every statement here
+survives (they are fenced by leases).
+
+Giving up shuts the socket down instead of closing it: whoever waits on it sees the end of the
+stream and ends by its usual way, and its number cannot become another connection's meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable
+import os
+import socket
 from typing import TypeVar
 
 import psycopg
 
 from pgtasks.errors import DatabaseError, DatabaseUnavailable
 from pgtasks.store import conninfo
-from pgtasks.store.session import (
-    AsyncConnection,
-    Statement,
-    SyncConnection,
-    aconnect,
-    afetch_all,
-    connect,
-    fetch_all,
-    is_wrong_server,
-)
+from pgtasks.store.session import QUERY_CANCELED, AsyncConnection, Statement, aconnect, afetch_all, is_about_statement
 
 R = TypeVar("R")
 STATEMENT_DEADLINE_S = 20.0
+# How long a connection that was given up gets to end; shutting down a socket takes no time.
+_CUT_S = 1.0
 
 
 class Link:
@@ -41,26 +39,39 @@ class Link:
         *,
         worker: str = "",
         pooler: str = "none",
+        deadline_s: float = STATEMENT_DEADLINE_S,
     ) -> None:
         self._dsn, self._part, self._worker, self._pooler = dsn, part, worker, pooler
+        self._deadline_s = deadline_s
         self._connection: AsyncConnection | None = None
-        self._lock = asyncio.Lock()
+        self._turn = asyncio.Lock()
 
     @property
     def connected(self) -> bool:
         """Tell whether a connection is open, as far as this side knows."""
         return self._connection is not None and not self._connection.closed
 
-    async def fetch_all(self, statement: Statement[R], deadline_s: float = STATEMENT_DEADLINE_S) -> list[R]:
-        """Run a statement, connecting first if need be; raises DatabaseUnavailable or DatabaseError."""
+    async def fetch_all(self, statement: Statement[R], deadline_s: float | None = None) -> list[R]:
+        """Run a statement, connecting first if need be; raises DatabaseUnavailable or DatabaseError.
+
+        The deadline counts from this statement's turn; waiting for the turn has the same limit.
+        """
+        limit_s = self._deadline_s if deadline_s is None else deadline_s
         try:
-            return await self._within(deadline_s, self._run(statement))
+            async with asyncio.timeout(limit_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise DatabaseUnavailable(f"the connection was busy for {limit_s:g} s with another statement") from None
+        try:
+            return await self._within(limit_s, statement)
         except DatabaseError as error:
-            if isinstance(error, DatabaseUnavailable) and (not self.connected or is_wrong_server(error)):
+            if not is_about_statement(error):
                 await self.close()
             raise
+        finally:
+            self._turn.release()
 
-    async def fetch_one(self, statement: Statement[R], deadline_s: float = STATEMENT_DEADLINE_S) -> R | None:
+    async def fetch_one(self, statement: Statement[R], deadline_s: float | None = None) -> R | None:
         """Run a statement and read its first row, None without one."""
         rows = await self.fetch_all(statement, deadline_s)
         return rows[0] if rows else None
@@ -73,57 +84,39 @@ class Link:
                 await connection.close()
 
     async def _run(self, statement: Statement[R]) -> list[R]:
-        async with self._lock:
-            return await afetch_all(await self._connect(), statement)
-
-    async def _connect(self) -> AsyncConnection:
         if self._connection is None or self._connection.closed:
             self._connection = await aconnect(self._dsn, self._part, worker=self._worker, pooler=self._pooler)
-        return self._connection
+        return await afetch_all(self._connection, statement)
 
-    async def _within(self, deadline_s: float, work: Awaitable[list[R]]) -> list[R]:
-        """Wait for a statement; past the deadline close the socket, whatever psycopg waits for."""
-        task = asyncio.ensure_future(work)
+    async def _within(self, limit_s: float, statement: Statement[R]) -> list[R]:
+        """Wait for a statement, and give the connection up past the limit, whatever psycopg waits for."""
+        work = asyncio.ensure_future(self._run(statement))
         try:
-            done, _ = await asyncio.wait({task}, timeout=deadline_s)
+            await asyncio.wait({work}, timeout=limit_s)
         except asyncio.CancelledError:
-            self._cut()
-            task.cancel()
+            await self._give_up(work)
             raise
+        if not work.done():
+            await self._give_up(work)
+            raise DatabaseUnavailable(
+                f"no answer within {limit_s:g} s; the connection was given up", sqlstate=QUERY_CANCELED
+            )
+        return work.result()
+
+    async def _give_up(self, work: asyncio.Future[list[R]]) -> None:
+        connection, self._connection = self._connection, None
+        if connection is None or connection.closed:
+            work.cancel()  # It is still connecting.
+        else:
+            shut_down(connection.fileno())
+        done, _ = await asyncio.wait({work}, timeout=_CUT_S)
         if not done:
-            self._cut()
-            task.cancel()
-            raise DatabaseUnavailable(f"no answer within {deadline_s:g} s; the connection was given up")
-        return task.result()
-
-    def _cut(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.pgconn.finish()
+            work.cancel()
+        elif not work.cancelled():
+            work.exception()  # Seen, so that asyncio does not report it as forgotten.
 
 
-class ThreadLink:
-    """One sync connection, for a thread of its own (the heartbeat)."""
-
-    def __init__(self, dsn: str, part: conninfo.Part, *, worker: str = "", pooler: str = "none") -> None:
-        self._dsn, self._part, self._worker, self._pooler = dsn, part, worker, pooler
-        self._connection: SyncConnection | None = None
-
-    def fetch_one(self, statement: Statement[R]) -> R | None:
-        """Run a statement, connecting first if need be; raises DatabaseUnavailable or DatabaseError."""
-        if self._connection is None or self._connection.closed:
-            self._connection = connect(self._dsn, self._part, worker=self._worker, pooler=self._pooler)
-        try:
-            rows = fetch_all(self._connection, statement)
-        except DatabaseError as error:
-            if self._connection.closed or is_wrong_server(error):
-                self.close()
-            raise
-        return rows[0] if rows else None
-
-    def close(self) -> None:
-        """Close the connection, if one is open; may be called from another thread to end a wait."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                connection.close()
+def shut_down(descriptor: int) -> None:
+    """End the stream of a socket that somebody else owns and closes."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as twin:
+        twin.shutdown(socket.SHUT_RDWR)

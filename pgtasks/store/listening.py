@@ -2,36 +2,48 @@
 
 psycopg's own iterator over notifications keeps the connection to itself while it waits. Here
 the event loop watches the socket instead, so that the bells can be armed and released on the
-same session at any moment.
+same session at any moment. While a statement runs, psycopg watches the socket and hands the
+notifications that come with the answer to the same handler.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import sql
 
-from pgtasks.errors import DatabaseError, DatabaseUnavailable
+from pgtasks.errors import DatabaseUnavailable
+from pgtasks.store.link import shut_down
 from pgtasks.store.session import AsyncConnection, Statement, aconnect, afetch_all, translated
 
 R = TypeVar("R")
 OnNotification = Callable[[str, str], None]
 DEADLINE_S = 10.0
+# How long a connection that was given up gets to end; shutting down a socket takes no time.
+_CUT_S = 1.0
 
 
 class Listening:
-    """A session that listens; reports every notification and the loss of the connection."""
+    """A session that listens; reports every notification, and the loss of an open session."""
 
     def __init__(
-        self, dsn: str, channels: Sequence[str], on_notification: OnNotification, on_lost: Callable[[], None], *, worker: str
+        self,
+        dsn: str,
+        channels: Sequence[str],
+        on_notification: OnNotification,
+        on_lost: Callable[[], None],
+        *,
+        worker: str,
     ) -> None:
         self._dsn, self._channels, self._worker = dsn, channels, worker
         self._on_notification, self._on_lost = on_notification, on_lost
         self._connection: AsyncConnection | None = None
+        # The loop is told by number whom to forget: a broken connection no longer knows its own.
+        self._watched: int | None = None
         self._lock = asyncio.Lock()
 
     @property
@@ -43,33 +55,39 @@ class Listening:
         """Connect and listen; raises DatabaseUnavailable."""
         await self.close()
         connection = await aconnect(self._dsn, "listen", worker=self._worker)
-        connection.add_notify_handler(lambda note: self._on_notification(note.channel, note.payload))
+        try:
+            connection.add_notify_handler(lambda note: self._on_notification(note.channel, note.payload))
+            await _in_time(connection, self._listen(connection))
+        except BaseException:
+            connection.pgconn.finish()
+            raise
+        self._connection = connection
+        self._watch()
+
+    async def _listen(self, connection: AsyncConnection) -> None:
         with translated(self._dsn):
             for channel in self._channels:
                 await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-        self._connection = connection
-        self._watch()
 
     async def fetch_all(self, statement: Statement[R]) -> list[R]:
         """Run a statement on the listening session; raises DatabaseUnavailable when it is lost."""
         async with self._lock:
             connection = self._connection
             if connection is None or connection.closed:
+                self._lose()
                 raise DatabaseUnavailable("the listening connection is lost")
             self._unwatch()
             try:
-                async with asyncio.timeout(DEADLINE_S):
-                    return await afetch_all(connection, statement)
-            except (TimeoutError, DatabaseError) as error:
+                return await _in_time(connection, afetch_all(connection, statement))
+            except BaseException:
+                # Whatever went wrong, nobody can tell which locks the session holds now.
                 self._lose()
-                if isinstance(error, DatabaseError):
-                    raise
-                raise DatabaseUnavailable("no answer on the listening connection") from error
+                raise
             finally:
                 self._watch()
 
     async def close(self) -> None:
-        """End the session."""
+        """End the session; its loss is not reported."""
         self._unwatch()
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -77,13 +95,14 @@ class Listening:
                 await connection.close()
 
     def _watch(self) -> None:
-        # psycopg takes the loop's reader of this socket for itself while a statement runs.
-        if self.connected and self._connection is not None:
-            asyncio.get_running_loop().add_reader(self._connection.fileno(), self._readable)
+        if self._watched is None and self._connection is not None and not self._connection.closed:
+            self._watched = self._connection.fileno()
+            asyncio.get_running_loop().add_reader(self._watched, self._readable)
 
     def _unwatch(self) -> None:
-        if self.connected and self._connection is not None:
-            asyncio.get_running_loop().remove_reader(self._connection.fileno())
+        watched, self._watched = self._watched, None
+        if watched is not None:
+            asyncio.get_running_loop().remove_reader(watched)
 
     def _readable(self) -> None:
         """Read what came in on the socket: notifications, or the end of the connection."""
@@ -93,11 +112,12 @@ class Listening:
         try:
             connection.pgconn.consume_input()
             while (note := connection.pgconn.notifies()) is not None:
-                self._on_notification(note.relname.decode(), note.extra.decode())
+                encoding = connection.info.encoding
+                self._on_notification(note.relname.decode(encoding, "replace"), note.extra.decode(encoding, "replace"))
         except psycopg.Error:
             self._lose()
             return
-        if connection.pgconn.status != psycopg.pq.ConnStatus.OK:
+        if connection.closed:
             self._lose()
 
     def _lose(self) -> None:
@@ -106,3 +126,28 @@ class Listening:
         if connection is not None:
             connection.pgconn.finish()
             self._on_lost()
+
+
+async def _in_time(connection: AsyncConnection, work: Coroutine[Any, Any, R]) -> R:
+    """Wait for work on a connection; past the deadline end its stream, since psycopg would wait on.
+
+    Raises DatabaseUnavailable in that case, and whatever the work raises.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        done, _ = await asyncio.wait({task}, timeout=DEADLINE_S)
+    finally:
+        if not task.done():
+            shut_down(connection.fileno())
+            await asyncio.wait({task}, timeout=_CUT_S)
+            task.cancel()
+            task.add_done_callback(_seen)
+    if not done:
+        raise DatabaseUnavailable("no answer on the listening connection")
+    return task.result()
+
+
+def _seen(task: asyncio.Task[Any]) -> None:
+    """Look at how a task ended that nobody waits for, so that asyncio does not report it as forgotten."""
+    if not task.cancelled():
+        task.exception()

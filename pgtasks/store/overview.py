@@ -2,7 +2,7 @@
 
 Live tasks are counted in two steps. A sample of pages comes first: while the table is small it
 is the whole table and everything is exact. Otherwise the sample says which queues are small
-enough to be counted one by one, through the index, up to 100,000 rows each and 250,000 in all;
+enough to be counted one by one, through the index, up to 100,000 rows each and 120,000 in all;
 the others keep their estimates, except that running tasks are always counted, through the
 leases. What was completed lately is treated alike.
 """
@@ -18,7 +18,7 @@ from pgtasks.store import reading
 from pgtasks.store.session import SyncConnection, fetch_all
 
 EXACT_ROWS_MAX = 100_000
-EXACT_ROWS_TOTAL_MAX = 250_000
+EXACT_ROWS_TOTAL_MAX = 120_000
 SAMPLE_PAGES = 1024
 QUEUES_MAX = 1000
 WORKERS_MAX = 1000

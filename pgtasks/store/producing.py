@@ -1,26 +1,19 @@
-"""Enqueueing: the statements, the bulk stream, and the pools a program enqueues through."""
+"""Enqueueing: the statements and the bulk stream."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import re
-import threading
-import time
-import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, NamedTuple
 
 import psycopg
-from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolTimeout
 
-from pgtasks.errors import DatabaseError, DatabaseUnavailable, UniqueConflict
+from pgtasks.errors import DatabaseError, UniqueConflict
 from pgtasks.model import Enqueued, EnqueuedMany, NewTask, OnConflict
-from pgtasks.store import conninfo
 from pgtasks.store.session import (
     AsyncConnection,
     Statement,
@@ -33,13 +26,6 @@ from pgtasks.store.sql_files import sql
 from pgtasks.store.statements import clock
 
 CHUNK_ROWS = 5000
-POOL_CONNECTIONS_MAX = 10
-POOL_WAIT_S = 10.0
-# Its threads are daemons: one that waits for a dead server is not waited for.
-POOL_CLOSE_S = 0.5
-# A pooled connection that lay unused for longer is tried before it is handed out: the server
-# may have been restarted meanwhile. A busy one is not, which would cost a round trip each.
-_UNTRIED_S = 2.0
 
 
 class Keyed(NamedTuple):
@@ -211,133 +197,3 @@ def _rows(tasks: list[NewTask], now: datetime) -> Iterator[tuple[Any, ...]]:
             None if task.timeout_s is None else timedelta(seconds=task.timeout_s),
             task.headers,
         )
-
-
-class Pools:
-    """The connections a program enqueues through: one pool for threads, one per event loop.
-
-    Opened on first use, made anew in a forked child, since a connection that two processes
-    use hangs both. A loop's pool is closed with its loop: it hangs on an asynchronous
-    generator, which ``loop.shutdown_asyncgens`` (a part of ``asyncio.run``) closes.
-    """
-
-    def __init__(self, dsn: Callable[[], str], pooler: str = "none") -> None:
-        self._dsn, self._pooler = dsn, pooler
-        self._reset()
-        _all_pools.add(self)
-
-    def _reset(self) -> None:
-        self._pool: ConnectionPool[SyncConnection] | None = None
-        self._loops: dict[asyncio.AbstractEventLoop, _LoopPool] = {}
-        self._used: weakref.WeakKeyDictionary[object, float] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def connection(self) -> Iterator[SyncConnection]:
-        """Lend a connection in autocommit mode; raises DatabaseUnavailable when there is none."""
-        with self._lock:
-            pool = self._pool
-            if pool is None:
-                pool = self._pool = ConnectionPool(check=self._check, **self._arguments(psycopg.Connection))
-                pool.open()
-        try:
-            with translated(self._dsn()), pool.connection() as connection:
-                yield connection
-                self._used[connection] = time.monotonic()
-        except PoolTimeout as error:
-            raise self._timed_out() from error
-
-    @asynccontextmanager
-    async def aconnection(self) -> AsyncIterator[AsyncConnection]:
-        """Lend a connection of the running loop's pool; raises DatabaseUnavailable when there is none."""
-        loop = asyncio.get_running_loop()
-        ours = self._loops.get(loop) or await self._aopen(loop)
-        try:
-            with translated(self._dsn()):
-                async with ours.pool.connection() as connection:
-                    yield connection
-                    self._used[connection] = time.monotonic()
-        except PoolTimeout as error:
-            raise self._timed_out() from error
-
-    async def _aopen(self, loop: asyncio.AbstractEventLoop) -> _LoopPool:
-        # Loops that were closed without shutdown_asyncgens(): their sockets are closed with their pools.
-        for closed in [one for one in list(self._loops) if one.is_closed()]:
-            del self._loops[closed]
-        pool = AsyncConnectionPool(check=self._acheck, **self._arguments(psycopg.AsyncConnection))
-        ours = self._loops[loop] = _LoopPool(pool, self._closed_with(loop, pool))
-        await pool.open()
-        await anext(ours.keeper)
-        return ours
-
-    async def _closed_with(
-        self, loop: asyncio.AbstractEventLoop, pool: AsyncConnectionPool[AsyncConnection]
-    ) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            self._loops.pop(loop, None)
-            await pool.close()
-
-    def close(self) -> None:
-        """Close the threads' pool."""
-        with self._lock:
-            pool, self._pool = self._pool, None
-        if pool is not None:
-            pool.close(timeout=POOL_CLOSE_S)
-
-    async def aclose(self) -> None:
-        """Close the running loop's pool."""
-        ours = self._loops.get(asyncio.get_running_loop())
-        if ours is not None:
-            await ours.keeper.aclose()
-
-    def _arguments(self, connection_class: type[Any]) -> dict[str, Any]:
-        return {
-            "conninfo": conninfo.complete(self._dsn(), "client", pooler=self._pooler),
-            "connection_class": connection_class,
-            "kwargs": {"autocommit": True, "prepare_threshold": 2 if self._pooler == "none" else None},
-            "min_size": 0,
-            "max_size": POOL_CONNECTIONS_MAX,
-            "timeout": POOL_WAIT_S,
-            "max_idle": 60.0,
-            "open": False,
-            "name": "pgtasks",
-        }
-
-    def _check(self, connection: SyncConnection) -> None:
-        if time.monotonic() - self._used.get(connection, 0.0) > _UNTRIED_S:
-            ConnectionPool.check_connection(connection)
-
-    async def _acheck(self, connection: AsyncConnection) -> None:
-        if time.monotonic() - self._used.get(connection, 0.0) > _UNTRIED_S:
-            await AsyncConnectionPool.check_connection(connection)
-
-    def _timed_out(self) -> DatabaseUnavailable:
-        return DatabaseUnavailable(
-            f"no connection to {conninfo.server_of(self._dsn()) or 'PostgreSQL'} within {POOL_WAIT_S:g} s"
-        )
-
-
-class _LoopPool(NamedTuple):
-    """An event loop's pool, and the generator whose end closes it."""
-
-    pool: AsyncConnectionPool[AsyncConnection]
-    keeper: AsyncGenerator[None]
-
-
-_all_pools: weakref.WeakSet[Pools] = weakref.WeakSet()
-
-
-_parents: list[object] = []
-
-
-def _forget_in_child() -> None:
-    for pools in list(_all_pools):
-        # Kept, not closed: the parent goes on using these connections.
-        _parents.append((pools._pool, pools._loops))  # noqa: SLF001 - as below
-        pools._reset()  # noqa: SLF001 - the hook is part of the class, kept outside for os.register_at_fork
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_in_child)

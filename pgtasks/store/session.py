@@ -43,8 +43,11 @@ _PASSING = (
     pg.ConnectionException,
     pg.SystemError,
 )
-# These name a server that cannot serve us on this connection: do not keep it.
-_WRONG_SERVER = (pg.ReadOnlySqlTransaction,)
+# SQLSTATE classes. Values a row cannot take (data, constraints, limits), and conditions of one
+# statement (rolled back, lock not available): after both the connection is as good as before.
+_ABOUT_DATA = ("22", "23", "54")
+_ABOUT_STATEMENT = (*_ABOUT_DATA, "40", "55")
+QUERY_CANCELED = "57014"
 _NO_SCHEMA = (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedFunction, pg.UndefinedColumn)
 
 
@@ -118,6 +121,8 @@ def translated(dsn: str = "") -> Iterator[None]:
         yield
     except psycopg.Error as error:
         raise translate(error, dsn) from error
+    except UnicodeEncodeError as error:
+        raise DatabaseError(f"a text cannot be stored: {error}") from error
 
 
 def translate(error: psycopg.Error, dsn: str = "") -> Exception:
@@ -135,9 +140,27 @@ def translate(error: psycopg.Error, dsn: str = "") -> Exception:
     return DatabaseError(message, sqlstate=state)
 
 
-def is_wrong_server(error: DatabaseError) -> bool:
-    """Tell whether the connection leads to a server that cannot take writes."""
-    return isinstance(error.__cause__, _WRONG_SERVER)
+def is_about_data(error: DatabaseError) -> bool:
+    """Tell whether some row's values were refused: another batch may well go in."""
+    if error.sqlstate is None:
+        # Refused on this side of the connection, as a NUL in a text is.
+        return not isinstance(error, DatabaseUnavailable)
+    return error.sqlstate[:2] in _ABOUT_DATA
+
+
+def is_about_time(error: DatabaseError) -> bool:
+    """Tell whether the statement waited for too long: for a lock, or past a time limit."""
+    return error.sqlstate in {QUERY_CANCELED, "55P03"}
+
+
+def is_about_statement(error: DatabaseError) -> bool:
+    """Tell whether the statement failed and not its connection, which may be used again.
+
+    Everything else (a read-only server, a lost right, a statement that was forgotten by a
+    pooler) may be cured by a new connection and is never made worse by one.
+    """
+    state = error.sqlstate or ""
+    return is_about_data(error) or state[:2] in _ABOUT_STATEMENT or state == QUERY_CANCELED
 
 
 def constraint_of(error: DatabaseError) -> str | None:

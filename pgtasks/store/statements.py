@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -40,6 +39,7 @@ class Beat(NamedTuple):
     now: datetime
     kept: list[int]
     cancelled: list[int]
+    lost: list[int]
     registered: bool
 
 
@@ -47,6 +47,7 @@ class Swept(NamedTuple):
     """What a sweep took back, as counts."""
 
     leases: int
+    closed: int
     requeued: int
     dead: int
     cancelled: int
@@ -58,8 +59,6 @@ class Bell(NamedTuple):
     queue: str
     armed: bool
     held: bool
-
-
 
 
 def _numbers(values: Iterable[float]) -> str:
@@ -146,9 +145,7 @@ def cancelled(
     worker_id: UUID, tasks: Sequence[Ended], outcomes: Sequence[Cancelled], emptied: Collection[int]
 ) -> Statement[Moved]:
     """Finish running tasks as cancelled."""
-    return _finish(
-        "tasks_cancelled", worker_id, tasks, emptied, reasons=[outcome.reason for outcome in outcomes]
-    )
+    return _finish("tasks_cancelled", worker_id, tasks, emptied, reasons=[outcome.reason for outcome in outcomes])
 
 
 def release(
@@ -163,8 +160,7 @@ def _finish(
 ) -> Statement[Moved]:
     params = {
         "worker_id": worker_id,
-        "ids": _numbers(task[0] for task in tasks),
-        "lease_ids": _numbers(task[1] for task in tasks),
+        **_keys(tasks),
         "emptied": _numbers(emptied),
         **columns,
     }
@@ -183,8 +179,22 @@ def _failures(outcomes: Sequence[RetryIn] | Sequence[Dead]) -> dict[str, list[st
 
 def recognise(tasks: Sequence[Ended]) -> Statement[int]:
     """Find which of these tasks have ended under exactly these leases."""
-    params = {"ids": _numbers(task[0] for task in tasks), "lease_ids": _numbers(task[1] for task in tasks)}
-    return Statement(sql("outcomes_recognise"), params, int)
+    return Statement(sql("outcomes_recognise"), _keys(tasks), int)
+
+
+def blocked(tasks: Sequence[Ended]) -> Statement[int]:
+    """Find which of these tasks somebody else has locked."""
+    return Statement(sql("tasks_blocked"), _keys(tasks), int)
+
+
+def _keys(tasks: Sequence[Ended]) -> dict[str, str]:
+    return {"ids": _numbers(task[0] for task in tasks), "lease_ids": _numbers(task[1] for task in tasks)}
+
+
+def unanswered(worker_id: UUID, *, after: int, known: Collection[int]) -> Statement[Ended]:
+    """Find tasks (id, lease id) leased to this worker by a claim whose reply was lost."""
+    params = {"worker_id": worker_id, "after": after, "known": _numbers(known)}
+    return Statement(sql("leases_unanswered"), params, as_tuple)
 
 
 def beat(
@@ -192,7 +202,7 @@ def beat(
     *,
     lease_s: float,
     lease_ids: Collection[int],
-    task_ids: Collection[int],
+    running: Sequence[Ended],
     busy: int,
     draining: bool,
 ) -> Statement[Beat]:
@@ -203,7 +213,8 @@ def beat(
             "worker_id": worker_id,
             "lease_s": lease_s,
             "lease_ids": _numbers(lease_ids),
-            "task_ids": _numbers(task_ids),
+            "task_ids": _numbers(task[0] for task in running),
+            "task_lease_ids": _numbers(task[1] for task in running),
             "busy": busy,
             "draining": draining,
         },
@@ -261,9 +272,9 @@ def upsert_types(types: Sequence[TaskType]) -> Statement[Any]:
     )
 
 
-def due_in(queues: Sequence[str]) -> Statement[float | None]:
-    """Say in how many seconds the next task of these queues becomes due."""
-    return Statement(sql("tasks_due"), {"queues": list(queues)}, _only)
+def due_in(queues: Sequence[str], names: list[str]) -> Statement[float | None]:
+    """Say in how many seconds to look for the next task of these queues, of these names."""
+    return Statement(sql("tasks_due"), {"queues": list(queues), "names": names}, _only)
 
 
 def arm_bells(queues: Sequence[str]) -> Statement[Bell]:
@@ -271,9 +282,9 @@ def arm_bells(queues: Sequence[str]) -> Statement[Bell]:
     return Statement(sql("bells_arm"), {"queues": list(queues)}, Bell)
 
 
-def release_bells() -> Statement[Any]:
-    """Give every bell of this session back."""
-    return Statement(sql("bells_release"))
+def release_bells(ring: Collection[str]) -> Statement[Any]:
+    """Give every bell of this session back, and ring those of the queues in ``ring``."""
+    return Statement(sql("bells_release"), {"ring": list(ring)})
 
 
 def notify(channel: str) -> Statement[Any]:

@@ -81,5 +81,5 @@ def record(context: Context, hold_s: float = 0.0) -> int:
             (context.task_id, context.attempt, os.getpid()),
         )
     if hold_s:
-        time.sleep(hold_s)
+        time.sleep(hold_s)  # the work that this handler stands for
     return context.attempt

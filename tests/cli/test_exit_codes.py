@@ -86,6 +86,12 @@ def test_wrong_usage_is_2_and_names_the_fix(offline: Run, argv: list[str], parts
     assert SECRET not in ran.err
 
 
+def test_a_misspelt_pooler_is_2(pgtasks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would otherwise be taken for none."""
+    monkeypatch.setenv("PGTASKS_POOLER", "transactions")
+    check(pgtasks("status"), 2, "PGTASKS_POOLER must be none or transaction")
+
+
 def test_a_group_alone_shows_its_help(offline: Run) -> None:
     """On standard error, with the exit code of a wrong usage."""
     ran = offline("tasks")

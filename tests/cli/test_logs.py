@@ -32,7 +32,7 @@ def test_text_is_one_line_with_the_fields_behind() -> None:
 def test_other_loggers_are_named() -> None:
     """A handler's own lines carry the task they belong to."""
     line = TextLines().format(record("hello", logging.WARNING, "shop.mail", task_id=7, attempt=2))
-    assert line.endswith("WARNING shop.mail: hello task_id=7 attempt=2")
+    assert line.endswith("WARN  shop.mail: hello task_id=7 attempt=2")
 
 
 def test_text_cannot_be_forged() -> None:

@@ -15,7 +15,7 @@ def test_pause_and_resume(pgtasks: Run, connection: Connection) -> None:
     assert pgtasks("queues", "pause", "mails", "--json").json == {"queue": "mails", "paused": True, "changed": False}
     (listed,) = pgtasks("queues", "list", "--json").json["queues"]
     assert listed["paused_at"].endswith("Z")
-    assert "paused since" in pgtasks("queues", "list").out
+    assert "paused for" in pgtasks("queues", "list").out
     assert pgtasks("queues", "resume", "mails", "--json").json == {"queue": "mails", "paused": False, "changed": True}
     assert pgtasks("queues", "resume", "mails").out == "queue mails was not paused\n"
 

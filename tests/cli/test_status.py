@@ -1,5 +1,6 @@
 """`pgtasks status`: exact for small tables, with every warning, on one screen."""
 
+import pexpect  # type: ignore[import-untyped]  # nobody has written stubs that we depend on
 import psycopg
 import pytest
 
@@ -8,7 +9,8 @@ from pgtasks.store.overview import read_overview
 from pgtasks.store.session import connect
 from pgtasks.store.sql_files import sql
 from tests.cli.conftest import Run
-from tests.database import Connection, wait_until
+from tests.database import Connection, Server, wait_until
+from tests.workers import environment, program
 
 pytestmark = pytest.mark.pg
 
@@ -47,7 +49,7 @@ def test_an_empty_database_says_how_to_begin(pgtasks: Run) -> None:
     document = pgtasks("status", "--json").json
     assert set(document) == {"queues", "workers", "warnings", "totals", "server"}
     assert document["totals"] == {
-        "scheduled": 0, "queued": 0, "running": 0, "retrying": 0, "dead": 0, "estimated": False,
+        "queues": 0, "scheduled": 0, "queued": 0, "running": 0, "retrying": 0, "dead": 0, "estimated": False,
         "completed_last_hour": 0, "completed_last_hour_estimated": False, "oldest_waiting_s": None, "rate_per_s": 0.0,
     }  # fmt: skip
 
@@ -97,7 +99,7 @@ def test_workers_are_listed_with_what_they_do(pgtasks: Run, connection: Connecti
     assert pgtasks("workers", "list", "--json").json["workers"][0]["id"] == ONE
     text = pgtasks("status").out
     assert "3/10" in text
-    assert "silent since 5m0" in text
+    assert "silent for 5m0" in text
 
 
 def test_a_paused_queue_is_a_warning(pgtasks: Run, connection: Connection) -> None:
@@ -134,11 +136,11 @@ def test_a_name_that_nobody_knows_is_a_warning(pgtasks: Run, connection: Connect
     assert "no worker knows this: odd (2 waiting in queue default)" in pgtasks("status").out
 
 
-def test_many_unknown_names_are_summed_up(pgtasks: Run, connection: Connection) -> None:
+def test_many_warnings_of_a_kind_are_summed_up(pgtasks: Run, connection: Connection) -> None:
     """A screen full of warnings says less than five."""
     add_worker(connection)
     connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 'odd' || g FROM generate_series(1, 100) g")
-    assert kinds(pgtasks) == ["unknown_name"] * 5 + ["more_unknown_names"]
+    assert kinds(pgtasks) == ["unknown_name"] * 5 + ["more"]
 
 
 def test_leases_of_a_dead_worker_are_a_warning(pgtasks: Run, connection: Connection) -> None:
@@ -193,3 +195,34 @@ def test_no_statement_of_status_mentions_a_payload() -> None:
     for name in live + past:
         code = "\n".join(line for line in sql(name).splitlines() if not line.startswith("--"))
         assert not any(word in code for word in forbidden), name
+
+
+def test_more_queues_than_fit_are_summed_up(pgtasks: Run, connection: Connection) -> None:
+    """On the screen those with the most tasks; the totals are about all."""
+    connection.execute("INSERT INTO pgtasks.tasks (name, queue) SELECT 'a', 'q' || g FROM generate_series(1, 60) g")
+    connection.execute("INSERT INTO pgtasks.tasks (name, queue) VALUES ('a', 'z'), ('a', 'z')")
+    out = pgtasks("status").out
+    assert "all, and 21 more" in out
+    assert "\nz " in out
+    document = pgtasks("status", "--json").json
+    assert len(document["queues"]) == document["totals"]["queues"] == 61
+    assert document["totals"]["queued"] == 62
+
+
+def test_watching_ends_with_130_and_survives_a_lost_database(dsn: str, server: Server) -> None:
+    """On a terminal it draws in place; Ctrl-C is its end."""
+    argv = ["status", "--watch", "0.2"]
+    env = environment(dsn, TERM="xterm-256color")
+    child = pexpect.spawn(program(), argv, env=env, dimensions=(24, 80), encoding="utf-8", timeout=15)
+    child.expect("no queues yet")
+    server.alter(dsn, "ALLOW_CONNECTIONS false")
+    try:
+        child.expect("trying again")
+    finally:
+        server.alter(dsn, "ALLOW_CONNECTIONS true")
+    child.expect("no queues yet")
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 130
+    assert "Traceback" not in child.before

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pexpect  # type: ignore[import-untyped]  # it ships no types
 import psutil  # type: ignore[import-untyped]  # it ships no types
 import psycopg
 import pytest
@@ -21,12 +25,12 @@ pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.timeout(90)]
 
 
 def play(
-    *arguments: str, tmp_path: Path, command: list[str] | None = None, **env: str
+    *arguments: str, scratch: Path, command: list[str] | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
     """Play the demo with temporary files in a folder of its own; it has no terminal."""
     return subprocess.run(
         [*(command or [program(), "demo"]), *arguments],
-        env={**environment(), "TMPDIR": str(scratch(tmp_path)), **env},
+        env={**environment(), "TMPDIR": str(scratch), **env},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -35,26 +39,30 @@ def play(
     )
 
 
-def scratch(tmp_path: Path) -> Path:
-    """Return a folder that the server's account can pass through, as it can through /tmp."""
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o711)
-    return tmp_path
+@pytest.fixture
+def scratch() -> Iterator[Path]:
+    """Give an empty folder that the server's account can pass through, as it can through /tmp.
+
+    pytest's own is not, whenever another run of pytest starts meanwhile.
+    """
+    with tempfile.TemporaryDirectory(prefix="pgtasks-test-demo-") as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder)
 
 
-def left_behind(tmp_path: Path) -> list[str]:
+def left_behind(scratch: Path) -> list[str]:
     """Return the processes and files that a demo with this temporary folder has left."""
     alive = []
     for process in psutil.process_iter(["cmdline", "cwd"]):
         line = " ".join([process.info["cwd"] or "", *(process.info["cmdline"] or ())])
-        if str(tmp_path) in line and process.pid != os.getpid():
+        if str(scratch) in line and process.pid != os.getpid():
             alive.append(line)
-    return [*alive, *(str(path) for path in tmp_path.iterdir())]
+    return [*alive, *(str(path) for path in scratch.iterdir())]
 
 
-def test_it_keeps_its_promises(tmp_path: Path) -> None:
+def test_it_keeps_its_promises(scratch: Path) -> None:
     """It exits with 0, its document has the facts, and nothing stays behind."""
-    done = play("--json", tmp_path=tmp_path)
+    done = play("--json", scratch=scratch)
     assert done.returncode == 0, done.stderr
     facts: dict[str, Any] = json.loads(done.stdout)
     assert facts["ok"] is True
@@ -64,27 +72,42 @@ def test_it_keeps_its_promises(tmp_path: Path) -> None:
     assert facts["failed_attempts"]["worker_lost"] == facts["killed"]["tasks"] > 0
     assert 0 < facts["recovery_s"] < 6
     assert "\033" not in done.stdout + done.stderr
-    assert left_behind(tmp_path) == []
+    assert left_behind(scratch) == []
 
 
-def test_a_broken_promise_ends_in_exit_code_1(tmp_path: Path) -> None:
+def test_it_fits_a_terminal_of_80_columns_without_colours(scratch: Path) -> None:
+    """A live table stays below the text; NO_COLOR leaves nothing but its movements."""
+    env = environment(TMPDIR=str(scratch), NO_COLOR="1", TERM="xterm-256color")
+    terminal = pexpect.spawn(program(), ["demo"], env=env, dimensions=(50, 80), timeout=60, encoding="utf-8")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    shown = str(terminal.before)
+    assert terminal.exitstatus == 0, shown
+    assert "8 of 8 promises kept" in shown
+    assert re.search(r"demo\.render_video .* 8 ", shown), "the table was not shown"
+    assert not re.search(r"\x1b\[[0-9;]*m", shown), "colours in spite of NO_COLOR"
+    lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]+", shown)]
+    assert max(len(line) for line in lines) <= 80
+
+
+def test_a_broken_promise_ends_in_exit_code_1(scratch: Path) -> None:
     """A recovery that is slower than promised is a cross, and the command fails."""
     code = (
         "from pgtasks.cli import main; from pgtasks.cli.demo import promises; promises.RECOVERY_S_MAX = 0.001; main()"
     )
-    done = play("demo", tmp_path=tmp_path, command=[sys.executable, "-c", code])
+    done = play("demo", scratch=scratch, command=[sys.executable, "-c", code])
     assert done.returncode == 1, done.stderr
     assert "7 of 8 promises kept" in done.stdout
     assert done.stdout.count("✗") == 1
     assert "last words of worker" in done.stdout
-    assert left_behind(tmp_path) == []
+    assert left_behind(scratch) == []
 
 
-def test_it_plays_in_a_database_of_ones_own(fresh_database: str, tmp_path: Path) -> None:
+def test_it_plays_in_a_database_of_ones_own(fresh_database: str, scratch: Path) -> None:
     """With --dsn the tasks stay there, in a queue of their own, beside whatever else is there."""
     with psycopg.connect(fresh_database, autocommit=True) as connection:
         rows(connection, "INSERT INTO pgtasks.tasks (name) VALUES ('demo.send_email'), ('somebody.elses')")
-        done = play("--dsn", fresh_database, tmp_path=tmp_path)
+        done = play("--dsn", fresh_database, scratch=scratch)
         assert done.returncode == 0, done.stdout + done.stderr
         counted = rows(connection, "SELECT queue, count(*) FROM pgtasks.all_tasks GROUP BY queue ORDER BY queue DESC")
     (queue, mine), (other, others) = counted[0], counted[1]
@@ -94,26 +117,29 @@ def test_it_plays_in_a_database_of_ones_own(fresh_database: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
-def test_whatever_ends_it_ends_its_processes(number: signal.Signals, code: int, tmp_path: Path) -> None:
+def test_whatever_ends_it_ends_its_processes(number: signal.Signals, code: int, scratch: Path, tmp_path: Path) -> None:
     """Ctrl-C and SIGTERM clean up everything; after SIGKILL the server and the workers still end."""
-    output = tmp_path.with_suffix(".log")
-    env = environment(TMPDIR=str(scratch(tmp_path)))
+    output = tmp_path / "output"
     with output.open("wb") as log:
-        process = start([program(), "demo"], env, log.fileno())
-    wait_until(lambda: "psql says" in output.read_text(), 40, hint=output.read_text)
-    process.send_signal(number)
-    assert process.wait(20) == code
+        process = start([program(), "demo"], environment(TMPDIR=str(scratch)), log.fileno())
+    try:
+        wait_until(lambda: "psql says" in output.read_text(), 40, hint=output.read_text)
+        process.send_signal(number)
+        assert process.wait(20) == code
+    finally:
+        process.kill()
+        process.wait()
     if number is signal.SIGKILL:
-        wait_until(lambda: left_behind(tmp_path) == [str(path) for path in tmp_path.iterdir()], 20)
+        wait_until(lambda: left_behind(scratch) == [str(path) for path in scratch.iterdir()], 20)
     else:
-        wait_until(lambda: left_behind(tmp_path) == [], 10, hint=lambda: str(left_behind(tmp_path)))
+        wait_until(lambda: left_behind(scratch) == [], 10, hint=lambda: str(left_behind(scratch)))
         assert "Traceback" not in output.read_text()
 
 
-def test_without_a_local_server_it_says_what_to_do(tmp_path: Path) -> None:
+def test_without_a_local_server_it_says_what_to_do(scratch: Path) -> None:
     """A database that PGTASKS_DSN names is not played in unasked."""
     code = "from pgtasks import embedded; embedded.is_available = lambda: False; from pgtasks.cli import main; main()"
-    done = play("demo", tmp_path=tmp_path, command=[sys.executable, "-c", code], PGTASKS_DSN="postgresql:///mine")
+    done = play("demo", scratch=scratch, command=[sys.executable, "-c", code], PGTASKS_DSN="postgresql:///mine")
     assert done.returncode == 2
     assert "--dsn" in done.stderr
     assert "pgtasks[embedded]" in done.stderr

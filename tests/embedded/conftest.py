@@ -12,6 +12,16 @@ import pytest
 from pgtasks import embedded
 from tests.embedded.processes import AS_ROOT, processes_of, wait_until
 
+# Each test takes a few seconds, but its servers write to a disk that others may keep busy.
+TIMEOUT_S = 60
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give the tests of this folder more time than others have."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.timeout(TIMEOUT_S))
+
 
 @pytest.fixture(scope="session")
 def bindir() -> Path | None:

@@ -12,7 +12,7 @@ import pytest
 from pgtasks import embedded
 from pgtasks.embedded import account as accounts
 from pgtasks.embedded import folder as folders
-from tests.embedded.processes import AS_ROOT, processes_of, wait_until
+from tests.embedded.processes import AS_ROOT, alive, processes_of, wait_until
 
 only_root = pytest.mark.skipif(not AS_ROOT, reason="only root runs servers under another account")
 not_root = pytest.mark.skipif(AS_ROOT, reason="root may do everything")
@@ -177,3 +177,14 @@ def test_a_server_that_was_started_by_hand_is_not_disturbed(state_dir: Path, bin
             embedded.open_server(state_dir, bindir=bindir)
         assert by_hand.running
         shutil.rmtree(state_dir / "socket", ignore_errors=True)
+
+
+def test_a_folder_that_is_removed_under_a_running_server_is_made_again(state_dir: Path, bindir: Path | None) -> None:
+    """By the next client, at once; the old server ends without touching the new one."""
+    with embedded.open_server(state_dir, bindir=bindir, linger_s=0) as old:
+        shutil.rmtree(state_dir)
+        with embedded.open_server(state_dir, bindir=bindir, linger_s=0) as new:
+            assert new.started
+            wait_until(lambda: not alive(old.server.supervisor_pid))
+            assert not alive(old.server.server_pid)
+            psycopg.connect(new.dsn).close()

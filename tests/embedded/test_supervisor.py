@@ -1,6 +1,7 @@
 """What the supervisor decides, with one that runs within the test."""
 
 import os
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -37,14 +38,20 @@ class Supervised:
         return not self.thread.is_alive()
 
 
+def wait_until_served(supervised: Supervised, starts: int) -> None:
+    """Wait until the server was started that many times."""
+    wait_until(lambda: sum(line.startswith("serving") for line in supervised.said) == starts)
+
+
 @pytest.fixture
 def supervised(state_dir: Path, bindir: Path | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised]:
     """A supervisor that serves, and that is stopped if the test did not do it."""
     monkeypatch.setattr(supervisors, "TICK_S", 0.02)
     one = Supervised(state_dir, bindir)
     yield one
-    one.state.stop_request.touch()
-    one.thread.join()
+    if not one.ended():
+        one.state.stop_request.touch()
+        one.thread.join()
 
 
 def test_it_stops_when_nobody_came_for_as_long_as_it_lingers(supervised: Supervised) -> None:
@@ -69,7 +76,7 @@ def test_it_gives_up_on_a_server_that_dies_too_often(supervised: Supervised, mon
     """Each restart takes resources, and a broken server does not get better by it."""
     monkeypatch.setattr(supervisors, "RESTARTS_MAX", 2)
     for restarts in range(3):
-        wait_until(lambda: sum(line.startswith("serving") for line in supervised.said) > restarts)  # noqa: B023 - awaited
+        wait_until_served(supervised, restarts + 1)
         announced = supervised.state.read_server()
         assert announced is not None
         os.kill(announced.server_pid, signal.SIGKILL)
@@ -85,6 +92,17 @@ def test_it_gives_up_on_a_server_that_does_not_start_any_more(supervised: Superv
     wait_until(supervised.ended)
     assert any("syntax error in file" in line for line in supervised.said)
     assert "stopping: postgres does not start any more" in supervised.said
+
+
+def test_it_kills_the_server_of_a_folder_that_was_removed(supervised: Supervised) -> None:
+    """A new server may run under the same path by then, and nothing of it is touched."""
+    shutil.rmtree(supervised.state.folder)
+    supervised.state.folder.mkdir(mode=0o711)
+    supervised.state.announce(supervised.server)
+    wait_until(supervised.ended)
+    assert "stopping: the state folder was removed" in supervised.said
+    assert not supervised.cluster.is_running()
+    assert supervised.state.read_server() == supervised.server
 
 
 def test_it_limits_the_servers_log(supervised: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pgtasks import App, ArgumentsError, ConfigError, Context, EnqueueError, PgtasksError
+from pgtasks import App, ArgumentsError, ConfigError, Context, EnqueueError, NewTask, PgtasksError
 from tests.database import Connection, rows, value
 from tests.enqueue.conftest import Live
 
@@ -130,7 +130,7 @@ def test_arguments_that_do_not_fit_are_named(app: App, live: Live) -> None:
         with pytest.raises(ArgumentsError, match=message):
             enqueue(*args, **kwargs)
     with pytest.raises(ArgumentsError, match=r"tasks\[1\]: add.*missing"):
-        app.enqueue_many(add.prepare(*args) for args in [(1,), ()])  # type: ignore[call-arg]  # as above
+        app.enqueue_many(add.prepare(*args) for args in [(1,), ()])
     assert issubclass(ArgumentsError, TypeError)
     assert issubclass(ArgumentsError, PgtasksError)
     assert live.count() == 0
@@ -142,15 +142,9 @@ def test_a_name_alone_gets_its_types_queue_and_priority(app: App, connection: Co
         "INSERT INTO pgtasks.task_types (name, queue, priority, max_attempts, retry) VALUES ('far', 'mail', 9, 3, '{}')"
     )
     app.enqueue("far")
-    app.enqueue_many([_by_name("far"), _by_name("far", queue="own"), _by_name("near")])
+    app.enqueue_many([NewTask("far"), NewTask("far", queue="own"), NewTask("near")])
     found = rows(connection, "SELECT name, queue, priority FROM pgtasks.tasks ORDER BY id")
     assert found == [("far", "mail", 9), ("far", "mail", 9), ("far", "own", 9), ("near", "default", 0)]
-
-
-def _by_name(name: str, **fields: Any) -> Any:
-    from pgtasks import NewTask
-
-    return NewTask(name, **fields)
 
 
 def test_a_missing_schema_is_said(empty_dsn: str) -> None:
@@ -159,7 +153,7 @@ def test_a_missing_schema_is_said(empty_dsn: str) -> None:
     with pytest.raises(PgtasksError, match="pgtasks migrate"):
         app.enqueue("work")
     with pytest.raises(PgtasksError, match="pgtasks migrate"):
-        app.enqueue_many([_by_name("work")])
+        app.enqueue_many([NewTask("work")])
     app.close()
 
 

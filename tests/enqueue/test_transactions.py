@@ -20,6 +20,11 @@ def define(app: App) -> Any:
     return add
 
 
+def roll_back(inner: Any) -> None:
+    """End a transaction block without an error."""
+    raise psycopg.Rollback(inner)
+
+
 def test_a_rolled_back_transaction_leaves_no_task(app: App, dsn: str, live: Live) -> None:
     """Neither a single task nor a bulk remains."""
     add = define(app)
@@ -67,7 +72,7 @@ def test_a_savepoint_that_is_rolled_back_takes_its_task_along(app: App, dsn: str
         with caller.transaction() as inner:
             add.using(connection=caller).enqueue(2)
             app.enqueue_many([add.prepare(3)] * 3, connection=caller)
-            raise psycopg.Rollback(inner)
+            roll_back(inner)
         add.using(connection=caller).enqueue(4)
     assert live.count() == 2
 
@@ -99,7 +104,7 @@ async def test_async_transactions_decide_as_well(app: App, dsn: str, live: Live)
             await add.using(connection=caller).aenqueue(3)
             async with caller.transaction() as inner:
                 await add.using(connection=caller).aenqueue(4)
-                raise psycopg.Rollback(inner)
+                roll_back(inner)
         await app.aenqueue_many([add.prepare(5)], connection=caller)
         assert live.count() == 1
         await caller.commit()

@@ -7,7 +7,7 @@ from mypy import api
 
 from tests.database import ROOT
 
-PROGRAM = '''
+PROGRAM = """
 from datetime import timedelta
 from pgtasks import App, Context, Enqueued, NewTask
 
@@ -64,7 +64,7 @@ async def bad() -> None:
     app.enqueue("far", {"a": 1}, prio=3)  # wrong
     app.enqueue_many(["far"])  # wrong
     app.task(queue=5)  # wrong
-'''
+"""
 
 
 @pytest.mark.timeout(120)

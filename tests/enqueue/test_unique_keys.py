@@ -116,7 +116,7 @@ def test_replace_rings_the_bell(app: App, dsn: str, connection: Connection) -> N
 
 
 def test_a_conflict_does_not_abort_the_callers_transaction(app: App, dsn: str, live: Live) -> None:
-    """"raise" raises in Python; single and bulk, the transaction goes on and commits."""
+    """It is raised in Python; single and bulk, the transaction goes on and commits."""
     first = app.enqueue("work", unique_key="k")
     bulk = [_task(None), _task("new"), _task("k")]
     with psycopg.connect(dsn) as caller:
@@ -149,9 +149,7 @@ async def test_a_conflict_is_the_same_for_async_callers(app: App, dsn: str, live
     assert live.count() == 2
 
 
-def test_a_key_twice_in_one_bulk_is_a_conflict_as_well(
-    app: App, connection: Connection, live: Live
-) -> None:
+def test_a_key_twice_in_one_bulk_is_a_conflict_as_well(app: App, connection: Connection, live: Live) -> None:
     """The first one wins; with "replace" the last one; with "raise" none is added."""
     bulk = [_task("a"), _task("b"), _task("a", 2)]
     with pytest.raises(UniqueConflict, match=r"^tasks\[2\]"):

@@ -23,7 +23,7 @@ SELECT c.relname,
     || coalesce(' with (' || array_to_string(c.reloptions, ', ') || ')', '')
     || CASE c.relpersistence WHEN 'p' THEN '' ELSE ' persistence ' || c.relpersistence::text END
 FROM pg_class c WHERE {_OURS} AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
-"""  # noqa: S608 - the parts are constants
+"""
 _COLUMNS = f"""
 SELECT c.relname, '  ' || lpad(a.attnum::text, 2) || ' ' || a.attname || ' ' || format_type(a.atttypid, a.atttypmod)
     || CASE WHEN a.attcollation = t.typcollation THEN '' ELSE ' collate ' || a.attcollation::regcollation END
@@ -36,26 +36,26 @@ JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
 WHERE {_OURS} AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 ORDER BY a.attnum
-"""  # noqa: S608 - the parts are constants
+"""
 # From version 18 on, NOT NULL is a constraint too; here it stands with its column.
 _CONSTRAINTS = f"""
 SELECT c.relname, '  constraint ' || o.conname || ' ' || pg_get_constraintdef(o.oid)
 FROM pg_class c JOIN pg_constraint o ON o.conrelid = c.oid
 WHERE {_OURS} AND o.contype <> 'n' ORDER BY o.conname
-"""  # noqa: S608 - the parts are constants
+"""
 _INDEXES = f"""
 SELECT c.relname, '  index ' || regexp_replace(pg_get_indexdef(i.indexrelid), '^CREATE ', '')
 FROM pg_class c JOIN pg_index i ON i.indrelid = c.oid WHERE {_OURS} ORDER BY 2
-"""  # noqa: S608 - the parts are constants
+"""
 _TRIGGERS = f"""
 SELECT c.relname, '  ' || pg_get_triggerdef(t.oid)
 FROM pg_class c JOIN pg_trigger t ON t.tgrelid = c.oid WHERE {_OURS} AND NOT t.tgisinternal ORDER BY 2
-"""  # noqa: S608 - the parts are constants
+"""
 _SEQUENCES = f"""
 SELECT c.relname, format('  %s from %s by %s, %s to %s%s', s.seqtypid::regtype, s.seqstart, s.seqincrement,
     s.seqmin, s.seqmax, CASE WHEN s.seqcycle THEN ', cycles' ELSE '' END)
 FROM pg_class c JOIN pg_sequence s ON s.seqrelid = c.oid WHERE {_OURS}
-"""  # noqa: S608 - the parts are constants
+"""
 _FUNCTIONS = """
 SELECT p.oid::regprocedure::text, format(E'function %s\n  returns %s\n  %s %s%s%s%s\n  body %s',
     pg_get_function_arguments(p.oid), pg_get_function_result(p.oid), l.lanname,
@@ -71,7 +71,7 @@ ORDER BY 1
 """
 _VIEWS = f"""
 SELECT c.relname, pg_get_viewdef(c.oid) FROM pg_class c WHERE {_OURS} AND c.relkind = 'v'
-"""  # noqa: S608 - the parts are constants
+"""
 _REST = """
 SELECT 'rest', 'type ' || t.typname FROM pg_type t
 WHERE t.typnamespace = 'pgtasks'::regnamespace AND t.typrelid = 0 AND t.typelem = 0

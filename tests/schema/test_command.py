@@ -53,7 +53,7 @@ def test_a_check_tells_by_its_exit_code_and_changes_nothing(empty_dsn: str) -> N
     assert json.loads(too_new.stdout)["verdict"] == "too new"
     refused = migrate(empty_dsn)
     assert refused.returncode == 5
-    assert "upgrade pgtasks to at least" in refused.stderr
+    assert "upgrade pgtasks to the version that migrated it" in refused.stderr
 
 
 def test_sql_is_the_script_and_nothing_else(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def insert(connection: Connection, column: str, expression: str) -> None:
     """Insert a task with one column's value as SQL."""
     columns = {"name": "'add'"} | {column: expression}
     names, values = ", ".join(columns), ", ".join(columns.values())
-    rows(connection, f"INSERT INTO pgtasks.tasks ({names}) VALUES ({values})")  # noqa: S608 - it is all from above
+    rows(connection, f"INSERT INTO pgtasks.tasks ({names}) VALUES ({values})")
 
 
 @pytest.mark.parametrize(("column", "expression", "message"), REFUSED)

@@ -42,7 +42,7 @@ def unqualified(text: str) -> list[str]:
     )
     code = re.sub(r"\b(?:DO|FOR|KEY)\s+UPDATE\b", "", code, flags=re.IGNORECASE)
     named = (
-        r"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(?:ONLY\s+)?(?!LATERAL\b|UNNEST\b)(\w+)\b(?!\s*[.(])"
+        r"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(?:ONLY\s+)?(?!LATERAL\b|UNNEST\b|STDIN\b)(\w+)\b(?!\s*[.(])"
     )
     relations = [word for word in re.findall(named, code, flags=re.IGNORECASE) if word not in steps]
     inserted = re.findall(r"\bINTO\s+(\w+)\s*\(", code, flags=re.IGNORECASE)

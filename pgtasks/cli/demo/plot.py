@@ -42,7 +42,7 @@ def play(dsn: str | None, *, as_json: bool) -> bool:
     began = time.monotonic()
     # A document on standard output has that stream for itself.
     console = render.console(stderr=as_json)
-    console.print("This is pgtasks, for real and in some 15 seconds: every task below is a row in PostgreSQL.\n")
+    console.print("Every task below is real, a row in PostgreSQL. This takes some 15 seconds.\n")
     with open_stage(dsn) as stage:
         with view.view_for(console) as shown:
             performance = _Performance(stage, shown)
@@ -87,7 +87,7 @@ class _Performance:
         )
 
     def _start_workers(self) -> None:
-        self._view.step(f"The database: {self._stage.server}; `pgtasks migrate` made its schema.")
+        self._view.step(f"The database: {self._stage.server}, with our schema in it.")
         self._view.step("Two workers, each a process of its own:")
         self._view.code([" ".join(["pgtasks", *self._stage.worker_command()[:6]]), "--lease 3 --sweep-interval 1"])
         started = [self._stage.start_worker() for _ in range(2)]

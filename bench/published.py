@@ -1,0 +1,40 @@
+"""The tables of docs/benchmarks.md, made from the committed results and never by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.report import Key
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def read(scenario: str) -> dict[str, Any]:
+    """Read the committed result of a scenario; raises FileNotFoundError when there is none."""
+    document: dict[str, Any] = json.loads((RESULTS / f"{scenario}.json").read_text(encoding="utf-8"))
+    return document
+
+
+def table(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
+    """Give a result as a table in Markdown, with a line that says where it was measured."""
+    lines = ["| figure | median | lowest | highest | budget |", "|---|--:|--:|--:|--:|"]
+    for key in keys:
+        low, high = document["spread"][key.name]
+        cells = [_number(value, key.digits) for value in (document[key.name], low, high)]
+        lines.append(f"| `{key.name}`: {key.meaning} | {' | '.join(cells)} | {key.budget or ''} |")
+    host, settings = document["machine"], document["settings"]
+    place = (
+        f"{document['tasks']:,} tasks, {len(document['rounds'])} rounds, {document['finished_at'][:10]}: "
+        f"{host['processor']}, {host['cores']} cores, {host['memory_gib']:g} GiB, "
+        f"{host['system']} {host['release'].partition('-')[0]}, Python {host['python']}, "
+        f"PostgreSQL {settings['server_version']}. "
+        f"Load average {host['load_before'][0]:.1f} before and {host['load_after'][0]:.1f} after."
+    )
+    return "\n".join([*lines, "", place])
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:,.{digits}f}"

@@ -1,0 +1,62 @@
+"""An app whose handlers leave a trace in a file, because in its tests the database is often away."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import time
+from pathlib import Path
+
+from pgtasks import App, Context, Retry, RetryLater
+from tests.trace import Trace
+
+app = App(retry=Retry(max_attempts=3, base=0.05, cap=0.2))
+trace = Trace(Path(os.environ["TRACE_FILE"]))
+
+
+@app.task
+async def tick(context: Context, seconds: float) -> int:
+    """Leave a mark every 20 ms for some time, on the handlers' loop."""
+    trace.mark("start", context)
+    until = time.monotonic() + seconds
+    try:
+        while time.monotonic() < until:
+            trace.mark("tick", context)
+            await asyncio.sleep(0.02)
+    except asyncio.CancelledError:
+        trace.mark("cancelled", context)
+        raise
+    trace.mark("end", context)
+    return os.getpid()
+
+
+@app.task
+def hold(context: Context, seconds: float) -> int:
+    """Hold on in a thread, whatever anybody says."""
+    trace.mark("start", context)
+    time.sleep(seconds)  # stands for work that nothing interrupts
+    trace.mark("end", context)
+    return os.getpid()
+
+
+@app.task
+def later(context: Context) -> int:
+    """Ask for another attempt in a second, then succeed."""
+    trace.mark("start", context)
+    if context.attempt == 1:
+        raise RetryLater(1.0)
+    return context.attempt
+
+
+@app.task
+def crash(context: Context, how: str) -> None:
+    """Take the whole process down."""
+    trace.mark("start", context)
+    match how:
+        case "exit":
+            os._exit(7)
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "segfault":
+            ctypes.string_at(0)
+    time.sleep(60)  # the end of the process is under way

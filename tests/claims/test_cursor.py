@@ -1,0 +1,170 @@
+"""The claim cursor as a state machine: lanes, rescans, and what they cost."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pgtasks.engine.cursor import (
+    LAG,
+    LANES_MAX,
+    RESCAN_S,
+    RESCAN_S_MAX,
+    SHORT_RESCAN_S,
+    Cursor,
+    claim_order,
+)
+from pgtasks.model import Claimed
+
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def _at(seconds: float) -> datetime:
+    return T0 + timedelta(seconds=seconds)
+
+
+def _task(seconds: float, number: int, priority: int = 0) -> Claimed:
+    return Claimed(number, 1, "t", "{}", 1, None, None, priority, _at(seconds), None)
+
+
+def _lanes(cursor: Cursor) -> list[tuple[int, datetime, int]]:
+    return [(lane.priority, lane.run_at, lane.id) for lane in cursor.lanes()]
+
+
+def _short(cursor: Cursor, began: float, *rows: Claimed, ended: float = 0.0, cost_s: float = 0.0) -> None:
+    cursor.rescanned(rows, full=False, began=_at(began), ended=ended, cost_s=cost_s)
+
+
+def test_it_begins_without_lanes_and_a_rescan_due() -> None:
+    """A new worker looks from the head first."""
+    cursor = Cursor()
+    assert cursor.lanes() == []
+    assert cursor.rescan_due(0.0)
+
+
+def test_a_claim_moves_each_lane_forward_only() -> None:
+    """To its last row; a row that lies behind moves nothing."""
+    cursor = Cursor()
+    cursor.claimed([_task(5, 9, 1), _task(1, 1), _task(2, 2)], full=True)
+    cursor.claimed([_task(1, 7)], full=False)
+    assert _lanes(cursor) == [(1, _at(5), 9), (0, _at(2), 2)]
+
+
+def test_a_full_rescan_goes_back_to_where_it_stopped() -> None:
+    """Only in the lane it stopped in: the higher ones were read to their end."""
+    cursor = Cursor()
+    cursor.claimed([_task(50, 50, 1), _task(60, 60)], full=True)
+    cursor.rescanned([_task(3, 3, 1), _task(1, 1), _task(2, 2)], full=True, began=_at(100), ended=0.0, cost_s=0.0)
+    assert _lanes(cursor) == [(1, _at(50), 50), (0, _at(2), 2)]
+
+
+def test_a_short_rescan_moves_every_lane_past_what_cannot_run() -> None:
+    """To T minus the lag, or where it is if that is later; with a lane if there was none."""
+    cursor = Cursor()
+    _short(cursor, 10)
+    assert _lanes(cursor) == [(0, _at(10) - LAG, 2**63 - 1)]
+    cursor.claimed([_task(9, 1), _task(1, 2, -5)], full=False)
+    _short(cursor, 10)
+    assert _lanes(cursor) == [(0, _at(9), 1), (-5, _at(10) - LAG, 2**63 - 1)]
+
+
+def test_a_clock_that_was_set_back_takes_the_lanes_along() -> None:
+    """A lane that is ahead of the clock by more than the error of reading it."""
+    cursor = Cursor()
+    cursor.claimed([_task(3600, 1)], full=False)
+    _short(cursor, 0)
+    assert _lanes(cursor) == [(0, _at(0) - LAG, 2**63 - 1)]
+
+
+@pytest.mark.parametrize(("busy", "wait_s"), [(True, RESCAN_S), (False, SHORT_RESCAN_S)])
+def test_rescans_are_spaced_by_load(*, busy: bool, wait_s: float) -> None:
+    """Rarer with a backlog, when every claim comes back full."""
+    cursor = Cursor()
+    _short(cursor, 10, ended=100.0)
+    cursor.claimed([_task(9, 1)], full=busy)
+    assert not cursor.rescan_due(100.0 + wait_s - 0.001)
+    assert cursor.rescan_due(100.0 + wait_s + 0.001)
+
+
+def test_slow_rescans_take_a_twentieth_of_the_time() -> None:
+    """Once two in a row were slow; and never longer than the limit apart."""
+    cursor = Cursor()
+    _short(cursor, 10, ended=100.0, cost_s=0.2)
+    assert cursor.rescan_in_s(100.0) == 0.0
+    _short(cursor, 10, ended=100.0, cost_s=0.3)
+    assert cursor.rescan_in_s(101.0) == pytest.approx(3.0)
+    assert not cursor.rescan_due(103.9)
+    assert cursor.rescan_due(104.1)
+    for _ in range(2):
+        _short(cursor, 10, ended=200.0, cost_s=100.0)
+    assert cursor.rescan_in_s(200.0) == RESCAN_S_MAX
+
+
+def test_lanes_are_limited_and_the_one_longest_unused_goes() -> None:
+    """However many priorities there are, a claim probes a bounded number."""
+    cursor = Cursor()
+    cursor.claimed([_task(n, n, priority=n) for n in range(LANES_MAX + 10)], full=True)
+    assert [lane.priority for lane in cursor.lanes()] == list(range(LANES_MAX + 9, 9, -1))
+
+
+class _Model:
+    """A queue of rows with their positions, read by one cursor as the two statements do."""
+
+    def __init__(self) -> None:
+        self.cursor = Cursor()
+        self.waiting: list[Claimed] = []
+        self.now = 1000.0
+
+    def claim(self, limit: int) -> list[Claimed]:
+        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.lanes()}
+        seen = [row for row in self.waiting if row.priority in lanes and (row.run_at, row.id) > lanes[row.priority]]
+        rows = self._take(seen, limit)
+        self.cursor.claimed(rows, full=len(rows) == limit)
+        return rows
+
+    def rescan(self, limit: int) -> list[Claimed]:
+        rows = self._take(self.waiting, limit)
+        self.cursor.rescanned(rows, full=len(rows) == limit, began=_at(self.now), ended=0.0, cost_s=0.0)
+        return rows
+
+    def _take(self, rows: list[Claimed], limit: int) -> list[Claimed]:
+        due = sorted((row for row in rows if row.run_at <= _at(self.now)), key=claim_order)[:limit]
+        self.waiting = [row for row in self.waiting if row not in due]
+        return due
+
+
+_steps = st.lists(
+    st.tuples(st.sampled_from(["insert", "claim", "rescan"]), st.integers(0, 1005), st.integers(-2, 2)), max_size=60
+)
+
+
+@given(_steps, st.integers(1, 7))
+def test_a_rescan_and_the_claims_after_it_find_everything(steps: list[tuple[str, int, int]], limit: int) -> None:
+    """Whatever happened before, in any order: rows behind lanes, new priorities, partial claims."""
+    model = _Model()
+    for number, (step, seconds, priority) in enumerate(steps):
+        if step == "insert":
+            model.waiting.append(_task(seconds, number, priority))
+        elif step == "claim":
+            model.claim(limit)
+        else:
+            model.rescan(limit)
+    while rows := model.rescan(limit):
+        if len(rows) < limit:
+            break
+        while len(model.claim(limit)) == limit:
+            pass
+    assert [row for row in model.waiting if row.run_at <= _at(model.now)] == []
+
+
+@given(st.lists(st.integers(0, 999), unique=True, min_size=1, max_size=80), st.integers(1, 7))
+def test_one_full_rescan_is_enough_for_a_lane_that_was_passed(seconds: list[int], limit: int) -> None:
+    """A backlog that appears behind the cursor is then claimed from the cursor, however large it is."""
+    model = _Model()
+    model.rescan(limit)
+    model.waiting = [_task(second, second) for second in seconds]
+    model.rescan(limit)
+    while model.claim(limit):
+        pass
+    assert model.waiting == []

@@ -1,0 +1,1 @@
+"""Cron schedules, held against a brute-force reference."""

@@ -1,0 +1,1 @@
+"""Tests of leases: heartbeats, fencing, sweeps, stalls, lost replies."""

@@ -1,0 +1,91 @@
+"""One outcome that cannot be written now, or ever, holds up no other."""
+
+import pytest
+
+from pgtasks.outcome import Completed, RetryIn
+from tests.database import Connection, rows, value
+from tests.leases import steps
+from tests.leases.writing import Writer
+
+
+async def test_only_the_row_with_a_bad_result_suffers(dsn: str, connection: Connection) -> None:
+    """A result that PostgreSQL refuses is replaced by a note that says why; its neighbours keep theirs."""
+    steps.enqueue(connection, 20)
+    async with Writer(dsn, connection) as writer:
+        tasks = writer.claim(20)
+        bad = {tasks[3].id: r'"\u0000"', tasks[11].id: "{", tasks[19].id: '"\ud800"'}
+        writer.offer([(task, Completed(bad.get(task.id, "1"))) for task in tasks])
+        await writer.until_written()
+        assert (writer.completer.written, len(writer.leases)) == (20, 0)
+    found = rows(connection, "SELECT id, result, error FROM pgtasks.history WHERE status = 'completed' ORDER BY id")
+    assert len(found) == 20
+    for task_id, result, error in found:
+        assert (result is None) == (task_id in bad)
+        assert (error or "").startswith("result not stored: ") == (task_id in bad)
+    assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
+
+
+async def test_an_outcome_that_never_fits_is_left_to_the_sweep(dsn: str, connection: Connection) -> None:
+    """The task whose outcome is refused keeps its lease row, so that the sweep finds it once it has expired."""
+    steps.enqueue(connection, 3)
+    async with Writer(dsn, connection) as writer:
+        tasks = writer.claim(3)
+        writer.offer([(tasks[0], RetryIn(1e18, steps.FAILURE))])
+        await writer.until_written()
+        writer.offer([(task, Completed("1")) for task in tasks[1:]])
+        await writer.until_written()
+        assert len(writer.leases) == 0
+    assert steps.status(connection, tasks[0].id) == "running"
+    steps.expire(connection)
+    assert steps.sweep(connection).requeued == 1
+    assert steps.outcomes(connection, tasks[0].id) == ["worker_lost"]
+    assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(40)
+async def test_a_row_that_somebody_locked_waits_alone(
+    dsn: str, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An open transaction that refers to one running task delays that task's outcome and no other."""
+    steps.enqueue(connection, 6)
+    # Two seconds instead of five, as a role or a DSN may say.
+    async with Writer(f"{dsn}&options=-c%20lock_timeout%3D300ms", connection) as writer:
+        tasks = writer.claim(6)
+        with steps.connect(dsn) as other, other.transaction():
+            rows(other, "SELECT 1 FROM pgtasks.tasks WHERE id = %s FOR KEY SHARE", tasks[2].id)
+            writer.offer([(task, Completed("1")) for task in tasks])
+            await writer.until(lambda: writer.completer.written == 5)
+            steps.enqueue(connection, 2)
+            later = writer.claim(2)
+            writer.offer([(task, Completed("1")) for task in later])
+            await writer.until(lambda: writer.completer.written == 7, 2)
+            assert writer.completer.backlog == 1
+            assert writer.leases.ids() == [tasks[0].lease_id], "its lease must live on"
+        await writer.until_written()
+        assert (writer.completer.lost, len(writer.leases)) == (0, 0)
+    assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE status = 'completed'") == 8
+    assert caplog.text.count("outcomes wait for a lock") == 1
+    assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
+
+
+async def test_an_error_that_concerns_all_rows_drops_none(dsn: str, connection: Connection) -> None:
+    """A right that was taken away and given back delays outcomes; none is taken for refused."""
+    steps.enqueue(connection, 4)
+    rows(connection, "DROP ROLE IF EXISTS finisher")
+    rows(connection, "CREATE ROLE finisher LOGIN")
+    try:
+        rows(connection, "GRANT USAGE ON SCHEMA pgtasks TO finisher")
+        rows(connection, "GRANT SELECT, UPDATE, DELETE ON pgtasks.tasks, pgtasks.leases TO finisher")
+        async with Writer(dsn.replace("postgres@", "finisher@"), connection) as writer:
+            tasks = writer.claim(4)
+            writer.offer([(task, Completed("1")) for task in tasks])
+            await writer.until(lambda: writer.failures >= 2)
+            assert writer.completer.backlog == 4
+            rows(connection, "GRANT INSERT ON pgtasks.history TO finisher")
+            await writer.until_written()
+            assert writer.completer.written == 4
+    finally:
+        rows(connection, "DROP OWNED BY finisher")
+        rows(connection, "DROP ROLE finisher")
+    assert value(connection, "SELECT count(*) FROM pgtasks.history") == 4
