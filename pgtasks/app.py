@@ -12,7 +12,8 @@ from pgtasks.client import AnyConnection, Client, EnqueueOptions, Options
 from pgtasks.context import Context
 from pgtasks.errors import ConfigError, EnqueueError, PayloadError, seconds
 from pgtasks.handlers import Handler, Handlers, handler, name_of
-from pgtasks.model import Enqueued, EnqueuedMany, NewTask, OnConflict
+from pgtasks.firing import Missed, Overlap
+from pgtasks.model import Enqueued, EnqueuedMany, NewTask, OnConflict, ScheduleDefinition
 from pgtasks.outcome import Outcome
 from pgtasks.retry import Retry
 from pgtasks.settings import (
@@ -112,6 +113,7 @@ class App:
         pooler: str = "none",
     ) -> None:
         self.handlers = Handlers()
+        self.schedules: dict[str, ScheduleDefinition] = {}
         self.before_hooks: list[BeforeHook] = []
         self.after_hooks: list[AfterHook] = []
         self._timeout_s = _timeout_s(timeout)
@@ -234,6 +236,54 @@ class App:
         """
         self.after_hooks.append(_plain(hook))
         return hook
+
+    def cron(
+        self,
+        expression: str,
+        *,
+        timezone: str = "UTC",
+        name: str | None = None,
+        payload: dict[str, Any] | None = None,
+        queue: str | None = None,
+        priority: int | None = None,
+        seconds: bool = False,
+        missed: Missed = "latest",
+        missed_max: int = 100,
+        overlap: Overlap = "allow",
+        jitter: float | str | timedelta = 0.0,
+    ) -> Callable[[Task[P, R]], Task[P, R]]:
+        """Enqueue a task by a cron schedule: put it above ``@app.task``; several may stand there.
+
+        The schedule's name is the task's, unless given. docs/cron.md has the grammar and the
+        policies. Raises ScheduleError for the expression and the time zone, ConfigError for the
+        rest.
+        """
+        from pgtasks import schedules  # an app without schedules does not pay for cron
+
+        def decorate(task: Task[P, R]) -> Task[P, R]:
+            if not isinstance(task, Task):
+                raise ConfigError("@app.cron(…) stands above @app.task, not below it")
+            task.handler.arguments_of(dict(payload or {}), lambda: Context.detached(task.name))
+            one = schedules.definition(
+                name or task.name,
+                expression,
+                task.name,
+                timezone=timezone,
+                seconds_first=seconds,
+                payload=payload,
+                queue=queue,
+                priority=priority,
+                missed=missed,
+                missed_max=missed_max,
+                overlap=overlap,
+                jitter=jitter,
+            )
+            if one.name in self.schedules:
+                raise ConfigError(f"schedule {one.name!r} is defined twice; give one of them a name=")
+            self.schedules[one.name] = one
+            return task
+
+        return decorate
 
     def close(self) -> None:
         """Close the connections that this process's threads enqueued through."""

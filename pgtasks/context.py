@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from pgtasks.errors import LeaseLost
@@ -64,6 +64,18 @@ class Context:
     def lease_lost(self) -> bool:
         """Tell whether the lease ended; whatever the handler still does is not recorded."""
         return self._lease_lost
+
+    @property
+    def schedule(self) -> str | None:
+        """The name of the cron schedule that enqueued the task, None for any other task."""
+        found = self.headers.get("pgtasks.schedule")
+        return found if isinstance(found, str) else None
+
+    @property
+    def fire_time(self) -> datetime | None:
+        """The slot of the schedule that this task stands for, in UTC; it may have started later."""
+        found = self.headers.get("pgtasks.fire_time")
+        return datetime.fromisoformat(found).astimezone(UTC) if isinstance(found, str) else None
 
     def remaining_s(self) -> float | None:
         """Give the seconds left until the timeout, None without one."""

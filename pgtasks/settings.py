@@ -83,6 +83,9 @@ class WorkerSettings:
         default="none",
         metadata=_about("PGTASKS_POOLER", "none, or transaction when the DSN leads through such a pooler"),
     )
+    scheduler: bool = field(
+        default=True, metadata=_about("PGTASKS_SCHEDULER", "fire cron schedules that are due; not while draining")
+    )
     drain: bool = field(default=False, metadata=_about("PGTASKS_DRAIN", "work until nothing is due, then stop"))
     log_format: LogFormat = field(default="text", metadata=_about("PGTASKS_LOG_FORMAT", "text or json"))
     log_level: str = field(default="info", metadata=_about("PGTASKS_LOG_LEVEL", "debug, info, warning or error"))

@@ -50,6 +50,9 @@ SweepInterval = Annotated[float | None, _option("sweep_interval_s", "S")]
 SafetyPoll = Annotated[float | None, _option("safety_poll_s", "S")]
 ShutdownGrace = Annotated[float | None, _option("shutdown_grace_s", "S")]
 Pooler = Annotated[str | None, _option("pooler", "KIND")]
+UseScheduler = Annotated[
+    bool | None, typer.Option("--scheduler/--no-scheduler", help="Fire cron schedules that are due.  [default: fire them]")
+]
 Drain = Annotated[bool | None, _option("drain")]
 LogFormat = Annotated[str | None, _option("log_format", "FORMAT")]
 LogLevel = Annotated[str | None, _option("log_level", "LEVEL")]
@@ -65,6 +68,7 @@ def worker(
     safety_poll: SafetyPoll = None,
     shutdown_grace: ShutdownGrace = None,
     pooler: Pooler = None,
+    scheduler: UseScheduler = None,
     drain: Drain = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
@@ -84,6 +88,7 @@ def worker(
             "safety_poll_s": safety_poll,
             "shutdown_grace_s": shutdown_grace,
             "pooler": pooler,
+            "scheduler": scheduler,
             "drain": drain,
             "log_format": log_format,
             "log_level": log_level,
@@ -101,7 +106,7 @@ def worker(
         from pgtasks.engine.worker import leave_within, run
 
         schema.require(schema.check(used, pooler=settings.pooler))
-        code = run(loaded, replace(settings, dsn=used))
+        code = run(loaded, replace(settings, dsn=used), label=app)
     leave_within(EXIT_S, code)
     raise typer.Exit(code)
 

@@ -77,6 +77,7 @@ HEARING_TEST_S = 3.0
 DEAF_RETRY_S = 60.0
 CHANNEL = "pgtasks"
 CANCEL_CHANNEL = "pgtasks_cancel"
+SCHEDULES_CHANNEL = "pgtasks_schedules"
 _FOREVER_S = 3600.0
 
 
@@ -101,9 +102,11 @@ class Bell:
         wanted: bool,
         notify: Callable[[str], Awaitable[object]],
         on_cancel: Callable[[int], None],
+        on_schedules: Callable[[], None],
     ) -> None:
         """``notify`` sends a notification on a channel from another session, to test the hearing."""
         self._queues, self._wanted, self._notify, self._on_cancel = frozenset(queues), wanted, notify, on_cancel
+        self._on_schedules = on_schedules
         self._sleeping_on: list[str] = []
         self._taken: set[str] = set()
         self._rung_in: set[str] = set()
@@ -114,7 +117,11 @@ class Bell:
         self._heard_test = asyncio.Event()
         self._test_channel = f"pgtasks_test_{worker[-32:]}"
         self._session = Listening(
-            dsn, (CHANNEL, CANCEL_CHANNEL, self._test_channel), self._heard, self._session_lost, worker=worker
+            dsn,
+            (CHANNEL, CANCEL_CHANNEL, SCHEDULES_CHANNEL, self._test_channel),
+            self._heard,
+            self._session_lost,
+            worker=worker,
         )
 
     @property
@@ -135,6 +142,8 @@ class Bell:
         elif channel == CANCEL_CHANNEL:
             if payload.isascii() and payload.isdigit():
                 self._on_cancel(int(payload))
+        elif channel == SCHEDULES_CHANNEL:
+            self._on_schedules()
         else:
             self._heard_test.set()
 

@@ -7,12 +7,15 @@ import random
 from pgtasks import events
 from pgtasks.engine.heartbeat import SweepWindow
 from pgtasks.errors import DatabaseError, DatabaseUnavailable
-from pgtasks.store import statements
+from pgtasks.store import scheduling, statements
 from pgtasks.store.link import Link
 
 SWEEP_LEASES_MAX = 50
 PARTITION_DAYS_AHEAD = 3
 TIDY_S = 300.0
+# Longer than history is kept: a fire says that its slot is done, whatever became of the task.
+FIRES_KEEP_DAYS = 30
+FIRES_BATCH = 5000
 
 
 class Sweeper:
@@ -58,6 +61,13 @@ class Tidier:
             return TIDY_S * (0.8 + 0.4 * self._rng.random())
         return await self.tidy()
 
+    async def _prune_fires(self) -> None:
+        """Forget old fires in bounded batches, each a transaction of its own."""
+        while (
+            await self._link.fetch_one(scheduling.prune_fires(keep_days=FIRES_KEEP_DAYS, limit=FIRES_BATCH))
+        ) == FIRES_BATCH:
+            pass
+
     async def tidy(self) -> float:
         """Do one round; says when to come back."""
         try:
@@ -70,4 +80,5 @@ class Tidier:
             # Rows go to the default partition meanwhile; nothing is lost.
             events.warning("partitions not created", error=str(error).splitlines()[0])
         await self._link.fetch_all(statements.prune_workers())
+        await self._prune_fires()
         return TIDY_S * (0.8 + 0.4 * self._rng.random())

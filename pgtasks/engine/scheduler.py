@@ -24,9 +24,11 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 from functools import lru_cache
 
 from pgtasks import events
+from pgtasks.app import App
 from pgtasks.cron import CronSchedule
 from pgtasks.errors import DatabaseError, DatabaseUnavailable, ScheduleError
 from pgtasks.firing import Due, Plan, plan
@@ -40,17 +42,16 @@ BUSY_S = 0.2
 OUTRUN_S = 0.1
 SLEEP_S_MAX = 15.0
 DEAF_SLEEP_S_MAX = 1.0
-CHANNEL = "pgtasks_schedules"
 
 
 class Scheduler:
     """Fires due schedules."""
 
-    def __init__(self, link: Link, rng: random.Random) -> None:
-        self._link, self._rng = link, rng
+    def __init__(self, link: Link, rng: random.Random, hears: Callable[[], bool]) -> None:
+        """``hears`` tells whether ``changed`` is set when somebody changes a schedule."""
+        self._link, self._rng, self._hears = link, rng, hears
         self._seed = rng.getrandbits(62)
         self._ask_for_locks = True
-        self.hears = lambda: False
         self.changed = asyncio.Event()
         self.fired = 0
 
@@ -71,7 +72,7 @@ class Scheduler:
         return 0.0 if done.schedules == len(plans) else OUTRUN_S * self._rng.random()
 
     def _sleep_s(self, row: Due) -> float:
-        bound_s = SLEEP_S_MAX if self.hears() else DEAF_SLEEP_S_MAX
+        bound_s = SLEEP_S_MAX if self._hears() else DEAF_SLEEP_S_MAX
         if row.next_at is None:
             return bound_s
         return min(bound_s, max(0.001, (row.next_at - row.now).total_seconds()))
@@ -116,6 +117,28 @@ class Scheduler:
 
 
 _UNIQUE_VIOLATION = "23505"
+
+
+async def write_schedules(link: Link, app: App, deployment: str) -> None:
+    """Write the app's schedules to the table, and say what was left alone."""
+    found = await link.fetch_one(scheduling.sync(deployment, list(app.schedules.values())))
+    if found is None:
+        return
+    if found.written:
+        events.info("schedules written", schedules=found.written)
+    if found.foreign_names:
+        events.warning(
+            "schedules not written",
+            schedules=found.foreign_names,
+            why="they belong to a person or to another deployment",
+            advice="give them other names, or remove those with: pgtasks schedules remove NAME",
+        )
+    if found.removed:
+        events.warning(
+            "schedules are no longer in the code",
+            schedules=found.removed,
+            advice="they go on firing; remove them with: pgtasks schedules prune",
+        )
 
 
 def _plan_one(due: Due) -> Plan | str:

@@ -33,6 +33,7 @@ from pgtasks.engine.heartbeat import Heartbeat, beat_deadline_s
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.maintenance import Sweeper, Tidier
 from pgtasks.engine.periodic import repeat
+from pgtasks.engine.scheduler import Scheduler, write_schedules
 from pgtasks.engine.slots import Slots
 from pgtasks.errors import PgtasksError
 from pgtasks.model import WorkerInfo
@@ -50,20 +51,22 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIGNALS_TO_DIE = 3
 
 
-def run(app: App, settings: WorkerSettings) -> int:
+def run(app: App, settings: WorkerSettings, label: str = "") -> int:
     """Run a worker until it is stopped; gives the process's exit code.
+
+    ``label`` names the deployment that the app's schedules belong to, as ``MODULE:APP``.
 
     Raises DatabaseUnavailable when the database cannot be reached at the start. Must be called
     in the main thread, which is the one that gets signals.
     """
     try:
-        return asyncio.run(_run(app, settings))
+        return asyncio.run(_run(app, settings, label))
     finally:
         app.close()
 
 
-async def _run(app: App, settings: WorkerSettings) -> int:
-    worker = Worker(app, settings)
+async def _run(app: App, settings: WorkerSettings, label: str) -> int:
+    worker = Worker(app, settings, label)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, worker.on_signal, number)
@@ -133,11 +136,11 @@ _fork = _Fork()
 class Worker:
     """One worker process."""
 
-    def __init__(self, app: App, settings: WorkerSettings) -> None:
+    def __init__(self, app: App, settings: WorkerSettings, label: str = "") -> None:
         queues = settings.queues or _queues_of(app)
         dsn = settings.dsn or app.dsn
         rng = random.Random()
-        self._app, self._settings, self._rng = app, settings, rng
+        self._app, self._settings, self._label, self._rng = app, settings, label, rng
         self.info = WorkerInfo(
             id=uuid.uuid4(),
             name=f"{socket.gethostname()}:{os.getpid()}",
@@ -177,7 +180,9 @@ class Worker:
             wanted=settings.pooler == "none",
             notify=lambda channel: self._finish_link.fetch_all(statements.notify(channel)),
             on_cancel=self.executor.cancel,
+            on_schedules=self._schedules_changed,
         )
+        self._scheduler = Scheduler(self._finish_link, rng, lambda: self._bell.hears)
         self._claimer = Claimer(
             self._claim_link,
             self._bell,
@@ -219,6 +224,7 @@ class Worker:
             statements.upsert_types([handler.as_type() for handler in self._app.handlers.values()])
         )
         await self._finish_link.fetch_all(statements.register(self.info))
+        await write_schedules(self._finish_link, self._app, self._label)
         await self._tidier.tidy()
 
     async def work(self) -> int:
@@ -233,7 +239,9 @@ class Worker:
                 ("watch", self.executor.watch, self._stop_all, None),
                 ("sweep", self._sweeper.sweep, self._stop_claiming, None),
                 ("tidy", self._tidier.tidy_later, self._stop_claiming, None),
+                ("schedule", self._scheduler.round, self._stop_claiming, self._scheduler.changed),
             )
+            if name != "schedule" or (self._settings.scheduler and not self._settings.drain)
         ]
         events.info(
             "worker started",
@@ -253,6 +261,9 @@ class Worker:
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
+
+    def _schedules_changed(self) -> None:
+        self._scheduler.changed.set()
 
     def on_signal(self, number: int) -> None:
         """Begin to stop; what a second and a third signal mean is in the module's docstring."""
