@@ -255,17 +255,21 @@ class App:
         """Enqueue a task by a cron schedule: put it above ``@app.task``; several may stand there.
 
         The schedule's name is the task's, unless given. docs/cron.md has the grammar and the
-        policies. Raises ScheduleError for the expression and the time zone, ConfigError for the
-        rest.
+        policies. Raises ScheduleError for the expression and the time zone, PayloadError or
+        ArgumentsError for a payload that does not fit the task, ConfigError for the rest.
         """
         from pgtasks import schedules  # an app without schedules does not pay for cron
+
+        if not isinstance(expression, str):
+            raise ConfigError('@app.cron takes an expression: @app.cron("0 9 * * *")')
 
         def decorate(task: Task[P, R]) -> Task[P, R]:
             if not isinstance(task, Task):
                 raise ConfigError("@app.cron(…) stands above @app.task, not below it")
-            task.handler.arguments_of(dict(payload or {}), lambda: Context.detached(task.name))
+            if self.handlers.get(task.name) is not task.handler:
+                raise ConfigError(f"task {task.name!r} belongs to another app; its schedules stand there")
             one = schedules.definition(
-                name or task.name,
+                task.name if name is None else name,
                 expression,
                 task.name,
                 timezone=timezone,
@@ -278,6 +282,7 @@ class App:
                 overlap=overlap,
                 jitter=jitter,
             )
+            task.handler.arguments_of(dict(one.payload), lambda: Context.detached(task.name))
             if one.name in self.schedules:
                 raise ConfigError(f"schedule {one.name!r} is defined twice; give one of them a name=")
             self.schedules[one.name] = one

@@ -8,10 +8,10 @@ from typing import Any, get_args
 
 from pgtasks import payload as json_payload
 from pgtasks.cron import CronSchedule
-from pgtasks.errors import ConfigError, seconds
+from pgtasks.errors import ConfigError, PayloadError, seconds
 from pgtasks.firing import Missed, Overlap
 from pgtasks.model import ScheduleDefinition
-from pgtasks.settings import check_name
+from pgtasks.settings import PRIORITY_MAX, PRIORITY_MIN, check_integer, check_name
 
 JITTER_S_MAX = 86400.0
 MISSED_MAX = 1000
@@ -43,17 +43,18 @@ def definition(
     CronSchedule(expression, timezone, seconds=seconds_first)
     _check_choice("missed", missed, get_args(Missed))
     _check_choice("overlap", overlap, get_args(Overlap))
-    if not 1 <= missed_max <= MISSED_MAX:
-        raise ConfigError(f"missed_max must be between 1 and {MISSED_MAX}, got {missed_max}")
+    if missed_max is None:
+        raise ConfigError(f"missed_max must be a whole number between 1 and {MISSED_MAX}, got None")
+    check_integer("missed_max", missed_max, 1, MISSED_MAX)
+    check_integer("priority", priority, PRIORITY_MIN, PRIORITY_MAX)
     if queue is not None:
         check_name(queue, "queue")
-    json_payload.dumps(payload or {})
     return ScheduleDefinition(
         name=name,
         expression=expression,
         timezone=timezone,
         task=check_name(task, "task name"),
-        payload=payload or {},
+        payload=_payload(payload),
         queue=queue,
         priority=priority,
         seconds=seconds_first,
@@ -64,8 +65,19 @@ def definition(
     )
 
 
+def _payload(payload: object) -> dict[str, Any]:
+    """Give the payload as it is stored, apart from what the caller may change later."""
+    if payload is None:
+        return {}
+    if not isinstance(payload, dict):
+        raise PayloadError(f"payload must be a dict of the task's arguments, got {type(payload).__name__}")
+    text = json_payload.dumps(payload)
+    stored: dict[str, Any] = json_payload.loads(text)
+    return stored
+
+
 def _check_choice(field: str, value: object, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         raise ConfigError(f"{field} must be {' or '.join(allowed)}, got {value!r}")
 
 

@@ -79,7 +79,7 @@ def enqueue(
         timeout=None if timeout is None else options.duration(timeout, "--timeout"),
         on_conflict=cast("OnConflict", on_conflict or "ignore"),  # Options refuses any other word
     )
-    task = chosen.task(check_name(name, "NAME"), _payload(payload))
+    task = chosen.task(check_name(name, "NAME"), read_payload(payload))
     with connected(dsn) as connection:
         added = Client(None).enqueue(task, replace(chosen, connection=connection))
         _tell_if_unknown(connection, name)
@@ -94,7 +94,7 @@ def enqueue(
         typer.echo(f"a living task has this unique key already: {changed}", err=True)
 
 
-def _payload(text: str | None) -> dict[str, Any]:
+def read_payload(text: str | None) -> dict[str, Any]:
     """Read the payload; raises PayloadError, which says where it stops being JSON."""
     if text == "-":
         text = sys.stdin.read(PAYLOAD_CHARACTERS_MAX)

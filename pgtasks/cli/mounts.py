@@ -7,7 +7,7 @@ import importlib.util
 
 import typer
 
-from pgtasks.cli import dead, enqueue, queues, status, tasks, worker, workers
+from pgtasks.cli import dead, enqueue, queues, scheduler, schedules, status, tasks, worker, workers
 
 # Groups that come with another part of the package, which may be left out.
 _OPTIONAL_GROUPS = {"db": "db"}
@@ -23,6 +23,8 @@ def mount(app: typer.Typer) -> None:
     app.add_typer(queues.commands, name="queues")
     app.add_typer(dead.commands, name="dead")
     app.add_typer(workers.commands, name="workers")
+    app.add_typer(schedules.commands, name="schedules")
+    app.command("scheduler")(scheduler.scheduler)
     for name, (module, function) in _OPTIONAL_COMMANDS.items():
         if _exists(module):
             app.command(name)(getattr(_load(module), function))

@@ -71,6 +71,8 @@ def _screen_or_trouble(dsn: str) -> RenderableType:
 def screen(overview: Overview) -> RenderableType:
     """Give everything as one drawing of at most 80 columns, where names allow that."""
     parts: list[RenderableType] = [_queues(overview), Text(), _workers(overview)]
+    if overview.schedules.total:
+        parts.extend([Text(), _schedules(overview)])
     warnings = warnings_of(overview)
     if warnings:
         parts.extend([Text(), _warnings(warnings)])
@@ -167,6 +169,22 @@ def _warnings(warnings: Sequence[Warned]) -> RenderableType:
     )
 
 
+def _schedules(overview: Overview) -> Text:
+    """Say in one line how the schedules do."""
+    found, now = overview.schedules, overview.server.now
+    line = Text(f"schedules: {found.total:,}")
+    paused = found.total - found.enabled
+    if paused:
+        line.append(f", {paused:,} paused", style="yellow")
+    for count, word in ((found.overdue, "overdue"), (found.problems, "with a problem")):
+        if count:
+            line.append(f", {count:,} {word}", style="red")
+    if found.next_fire is not None:
+        ahead_s = (found.next_fire - now) / timedelta(seconds=1)
+        line.append(f"; the next fires {'now' if ahead_s < 1 else f'in {age(ahead_s)}'}")
+    return line
+
+
 # --- JSON ---
 
 
@@ -175,6 +193,7 @@ def document(overview: Overview) -> dict[str, Any]:
     return {
         "queues": [queue_document(overview, queue) for queue in overview.queues[:QUEUES_MAX]],
         "workers": [worker_document(worker, overview.server.now) for worker in overview.workers],
+        "schedules": overview.schedules._asdict(),
         "warnings": [one.as_json() for one in warnings_of(overview)],
         "totals": {
             "queues": len(overview.queues),

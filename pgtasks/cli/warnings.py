@@ -15,6 +15,7 @@ from pgtasks.store.overview import Overview
 
 KIND_WARNINGS_MAX = 5
 SHOWN_CHARACTERS_MAX = 60
+PROBLEM_CHARACTERS_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,9 @@ def warnings_of(overview: Overview) -> list[Warned]:
         *_first(_lost_workers(overview)),
         *_first(_unserved_queues(overview)),
         *_first(_unknown_names(overview)),
+        *_first(_schedule_problems(overview)),
+        *_first(_overdue_schedules(overview)),
+        *_first(_unknown_tasks(overview)),
         *_first(_paused_queues(overview)),
         *_first(_old_transactions(overview)),
         *_first(_missing_partitions(overview)),
@@ -110,6 +114,40 @@ def _known_names(overview: Overview) -> dict[str, set[str]]:
         for queue in worker.queues if worker.alive else ():
             serving.setdefault(queue, set()).update(worker.names)
     return {queue: serving.get(queue, registered) for queue in {one.queue for one in overview.waiting}}
+
+
+def _schedule_problems(overview: Overview) -> Iterator[Warned]:
+    for one in overview.troubled:
+        if one.kind == "problem":
+            yield Warned(
+                "schedule_problem",
+                f"schedule {_brief(one.name)} does not fire: {shortened(one.problem or '', PROBLEM_CHARACTERS_MAX)} — "
+                f"change it: pgtasks schedules edit {shlex.quote(_brief(one.name))}",
+                {"schedule": one.name, "problem": one.problem},
+            )
+
+
+def _overdue_schedules(overview: Overview) -> Iterator[Warned]:
+    for one in overview.troubled:
+        if one.kind == "overdue" and one.since is not None:
+            overdue_s = (overview.server.now - one.since) / timedelta(seconds=1)
+            yield Warned(
+                "overdue_schedule",
+                f"schedule {_brief(one.name)} should have fired {age(overdue_s)} ago — no scheduler runs: start a worker "
+                "without --no-scheduler, or pgtasks scheduler",
+                {"schedule": one.name, "overdue_s": round(overdue_s, 3)},
+            )
+
+
+def _unknown_tasks(overview: Overview) -> Iterator[Warned]:
+    for one in overview.troubled:
+        if one.kind == "unknown_task":
+            yield Warned(
+                "unknown_schedule_task",
+                f"schedule {_brief(one.name)} enqueues {_brief(one.task)}, which no worker knows — start a worker whose "
+                f"app has that task, or pause it: pgtasks schedules pause {shlex.quote(_brief(one.name))}",
+                {"schedule": one.name, "task": one.task},
+            )
 
 
 def _paused_queues(overview: Overview) -> Iterator[Warned]:

@@ -98,7 +98,7 @@ def worker(
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         # Until the worker listens to them; as process 1 of a container nothing else would end it.
-        signal.signal(number, _leave)
+        signal.signal(number, leave)
     loaded = apps.load_app(app)
     with _database_of(loaded, settings.dsn) as used:
         logs.configure(settings.log_format, settings.log_level)
@@ -111,7 +111,7 @@ def worker(
     raise typer.Exit(code)
 
 
-def _leave(_number: int, _frame: object) -> NoReturn:
+def leave(_number: int, _frame: object) -> NoReturn:
     raise Terminated(0)
 
 

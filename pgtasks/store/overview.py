@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from pgtasks.store import reading
+from pgtasks.store import reading, schedule_reading
 from pgtasks.store.session import SyncConnection, fetch_all
 
 EXACT_ROWS_MAX = 100_000
@@ -33,6 +33,8 @@ OLD_TRANSACTION_S = 60.0
 # A lease is taken back by the next sweep; one that stays longer deserves a word.
 SWEEP_TOLERATED_S = 5.0
 FINDINGS_MAX = 20
+# A slot fires within seconds; one that is due for longer has no scheduler, or none that can.
+OVERDUE_S = 60.0
 _WHOLE = 99.999
 
 
@@ -76,6 +78,8 @@ class Overview:
     lost: list[reading.LostRow]
     transactions: list[reading.TransactionRow]
     registered: list[reading.TypeRow]
+    schedules: schedule_reading.CountRow = schedule_reading.CountRow(0, 0, 0, 0, None)
+    troubled: list[schedule_reading.TroubleRow] = field(default_factory=list)
 
 
 def read_overview(connection: SyncConnection) -> Overview:
@@ -101,6 +105,8 @@ def read_overview(connection: SyncConnection) -> Overview:
             connection, reading.old_transactions(older_than_s=OLD_TRANSACTION_S, limit=FINDINGS_MAX)
         ),
         registered=fetch_all(connection, reading.known_names()),
+        schedules=fetch_all(connection, schedule_reading.count(overdue_s=OVERDUE_S))[0],
+        troubled=fetch_all(connection, schedule_reading.troubled(overdue_s=OVERDUE_S, limit=FINDINGS_MAX)),
     )
 
 
