@@ -11,8 +11,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overlo
 from pgtasks.client import AnyConnection, Client, EnqueueOptions, Options
 from pgtasks.context import Context
 from pgtasks.errors import ConfigError, EnqueueError, PayloadError, seconds
-from pgtasks.handlers import Handler, Handlers, handler, name_of
 from pgtasks.firing import Missed, Overlap
+from pgtasks.handlers import Handler, Handlers, handler, name_of
 from pgtasks.model import Enqueued, EnqueuedMany, NewTask, OnConflict, ScheduleDefinition
 from pgtasks.outcome import Outcome
 from pgtasks.retry import Retry
@@ -237,7 +237,7 @@ class App:
         self.after_hooks.append(_plain(hook))
         return hook
 
-    def cron(
+    def cron(  # noqa: PLR0913 - these are the fields of a schedule
         self,
         expression: str,
         *,
@@ -258,7 +258,7 @@ class App:
         policies. Raises ScheduleError for the expression and the time zone, PayloadError or
         ArgumentsError for a payload that does not fit the task, ConfigError for the rest.
         """
-        from pgtasks import schedules  # an app without schedules does not pay for cron
+        from pgtasks import schedules  # noqa: PLC0415 - an app without schedules does not pay for cron
 
         if not isinstance(expression, str):
             raise ConfigError('@app.cron takes an expression: @app.cron("0 9 * * *")')

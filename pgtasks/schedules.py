@@ -19,7 +19,7 @@ _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhd])")
 
 
-def definition(
+def definition(  # noqa: PLR0913 - these are the fields of a schedule
     name: str,
     expression: str,
     task: str,

@@ -272,12 +272,8 @@ def backfill(
     from_: Annotated[
         str, typer.Option("--from", metavar="WHEN", help="Slots from then on: ISO 8601, or 2h, 7d for ago.")
     ],
-    to: Annotated[
-        str | None, typer.Option("--to", metavar="WHEN", help="Slots before then.  [default: now]")
-    ] = None,
-    also_missed: Annotated[
-        bool, typer.Option("--also-missed", help="Also slots that are recorded as missed.")
-    ] = False,
+    to: Annotated[str | None, typer.Option("--to", metavar="WHEN", help="Slots before then.  [default: now]")] = None,
+    also_missed: Annotated[bool, typer.Option("--also-missed", help="Also slots that are recorded as missed.")] = False,
     allow_overlap: Annotated[
         bool, typer.Option("--allow-overlap", help="Although the schedule says that its tasks must not overlap.")
     ] = False,

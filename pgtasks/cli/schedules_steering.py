@@ -102,7 +102,9 @@ def prune(connection: SyncConnection, app: str | None, *, gone: bool, dry_run: b
         raise ConfigError(f"say which app, as MODULE:APP — {there}")
     if app not in deployments:
         raise NotFound(f"no schedule comes from the code of {app!r}{did_you_mean(app, deployments)}")
-    names = [row[0] for row in fetch_all(connection, schedule_reading.prune(app, _defined(app, gone=gone), dry_run=dry_run))]
+    names = [
+        row[0] for row in fetch_all(connection, schedule_reading.prune(app, _defined(app, gone=gone), dry_run=dry_run))
+    ]
     if as_json:
         print_json({"deployment": app, "dry_run": dry_run, "removed": names})
         return

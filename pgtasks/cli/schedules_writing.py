@@ -79,14 +79,16 @@ def definition(name: str, given: Given, old: ScheduleDetails | None = None) -> S
 
 def _check_word(word: str | None, known: tuple[str, ...], option: str) -> None:
     if word is not None and word not in known:
-        raise ConfigError(f"{option} {word!r} is unknown{options.did_you_mean(word, known)} — one of {', '.join(known)}")
+        raise ConfigError(
+            f"{option} {word!r} is unknown{options.did_you_mean(word, known)} — one of {', '.join(known)}"
+        )
 
 
 def add(connection: SyncConnection, one: ScheduleDefinition, *, enabled: bool, as_json: bool) -> None:
     """Add a schedule; raises PgtasksError when its name is taken."""
     if fetch_one(connection, schedule_reading.add(one, enabled=enabled)) is None:
         raise PgtasksError(
-            f"there is a schedule {one.name!r} already — change it with `pgtasks schedules edit`, or choose another name"
+            f"there is a schedule {one.name!r} already — change it (pgtasks schedules edit), or choose another name"
         )
     _tell(connection, one.name, "added", as_json=as_json)
 

@@ -133,8 +133,8 @@ def _overdue_schedules(overview: Overview) -> Iterator[Warned]:
             overdue_s = (overview.server.now - one.since) / timedelta(seconds=1)
             yield Warned(
                 "overdue_schedule",
-                f"schedule {_brief(one.name)} should have fired {age(overdue_s)} ago — no scheduler runs: start a worker "
-                "without --no-scheduler, or pgtasks scheduler",
+                f"schedule {_brief(one.name)} should have fired {age(overdue_s)} ago — no scheduler runs: start a "
+                "worker without --no-scheduler, or pgtasks scheduler",
                 {"schedule": one.name, "overdue_s": round(overdue_s, 3)},
             )
 
@@ -144,8 +144,8 @@ def _unknown_tasks(overview: Overview) -> Iterator[Warned]:
         if one.kind == "unknown_task":
             yield Warned(
                 "unknown_schedule_task",
-                f"schedule {_brief(one.name)} enqueues {_brief(one.task)}, which no worker knows — start a worker whose "
-                f"app has that task, or pause it: pgtasks schedules pause {shlex.quote(_brief(one.name))}",
+                f"schedule {_brief(one.name)} enqueues {_brief(one.task)}, which no worker knows — start a worker "
+                f"whose app has that task, or pause it: pgtasks schedules pause {shlex.quote(_brief(one.name))}",
                 {"schedule": one.name, "task": one.task},
             )
 

@@ -51,7 +51,8 @@ SafetyPoll = Annotated[float | None, _option("safety_poll_s", "S")]
 ShutdownGrace = Annotated[float | None, _option("shutdown_grace_s", "S")]
 Pooler = Annotated[str | None, _option("pooler", "KIND")]
 UseScheduler = Annotated[
-    bool | None, typer.Option("--scheduler/--no-scheduler", help="Fire cron schedules that are due.  [default: fire them]")
+    bool | None,
+    typer.Option("--scheduler/--no-scheduler", help="Fire cron schedules that are due.  [default: fire them]"),
 ]
 Drain = Annotated[bool | None, _option("drain")]
 LogFormat = Annotated[str | None, _option("log_format", "FORMAT")]
@@ -112,6 +113,7 @@ def worker(
 
 
 def leave(_number: int, _frame: object) -> NoReturn:
+    """End the program that has not begun its work; a signal handler."""
     raise Terminated(0)
 
 

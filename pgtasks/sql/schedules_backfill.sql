@@ -1,6 +1,6 @@
 -- Fires past slots of a schedule: fire rows and tasks in one statement, each slot once.
 --
--- Parameters: name; planned_from (the plan the slots were computed by: an edit or removal meanwhile
+-- Parameters: name; plan (planned_from of the plan the slots were computed by: an edit or removal meanwhile
 -- makes them void); fire_times; also_missed (also slots that are recorded as missed).
 -- Returns one row: fired (a count); none when the schedule was changed meanwhile.
 -- Index: schedules_pkey, task_types_pkey, schedule_fires_pkey. The fire row goes in first, and its
@@ -14,7 +14,7 @@ WITH chosen AS MATERIALIZED (
         coalesce(s.priority, k.priority, 0) AS priority
     FROM pgtasks.schedules AS s
     LEFT JOIN pgtasks.task_types AS k ON s.task = k.name
-    WHERE s.name = %(name)s AND s.planned_from = %(planned_from)s
+    WHERE s.name = %(name)s AND s.planned_from = %(plan)s
 ),
 
 slots AS MATERIALIZED (
@@ -49,4 +49,4 @@ added AS (
 )
 
 SELECT (SELECT count(*) FROM added) AS fired
-FROM chosen AS c
+FROM chosen

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pgtasks.store import reading, schedule_reading
@@ -78,8 +78,8 @@ class Overview:
     lost: list[reading.LostRow]
     transactions: list[reading.TransactionRow]
     registered: list[reading.TypeRow]
-    schedules: schedule_reading.CountRow = schedule_reading.CountRow(0, 0, 0, 0, None)
-    troubled: list[schedule_reading.TroubleRow] = field(default_factory=list)
+    schedules: schedule_reading.CountRow
+    troubled: list[schedule_reading.TroubleRow]
 
 
 def read_overview(connection: SyncConnection) -> Overview:

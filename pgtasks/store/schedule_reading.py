@@ -143,9 +143,7 @@ def add(one: ScheduleDefinition, *, enabled: bool) -> Statement[tuple[str]]:
     return Statement(sql("schedules_add"), {**_columns(one), "enabled": enabled})
 
 
-def edit(
-    one: ScheduleDefinition, *, enabled: bool, keeps_payload: bool, updated_at: datetime
-) -> Statement[tuple[str]]:
+def edit(one: ScheduleDefinition, *, enabled: bool, keeps_payload: bool, updated_at: datetime) -> Statement[tuple[str]]:
     """Change a schedule; no row comes back when it is not as it was read."""
     columns = _columns(one) | ({"payload": None} if keeps_payload else {})
     return Statement(sql("schedules_edit"), {**columns, "enabled": enabled, "updated_at": updated_at})
@@ -190,9 +188,7 @@ def deployments() -> Statement[tuple[str]]:
 
 def prune(deployment: str, names: Sequence[str], *, dry_run: bool) -> Statement[tuple[str]]:
     """Remove, or only name, the schedules of a deployment that its code no longer defines."""
-    return Statement(
-        sql("schedules_prune"), {"deployment": deployment, "names": list(names), "dry_run": dry_run}
-    )
+    return Statement(sql("schedules_prune"), {"deployment": deployment, "names": list(names), "dry_run": dry_run})
 
 
 def run(name: str) -> Statement[Run]:
@@ -216,7 +212,7 @@ def backfill(
     """Fire past slots; no row comes back when the schedule was changed meanwhile."""
     return Statement(
         sql("schedules_backfill"),
-        {"name": name, "planned_from": planned_from, "fire_times": list(fire_times), "also_missed": also_missed},
+        {"name": name, "plan": planned_from, "fire_times": list(fire_times), "also_missed": also_missed},
     )
 
 
@@ -227,6 +223,4 @@ def count(*, overdue_s: float) -> Statement[CountRow]:
 
 def troubled(*, overdue_s: float, limit: int) -> Statement[TroubleRow]:
     """Find schedules that deserve a look."""
-    return Statement(
-        sql("schedules_troubled"), {"overdue_s": overdue_s, "limit": limit, "scan": SCAN_ROWS}, TroubleRow
-    )
+    return Statement(sql("schedules_troubled"), {"overdue_s": overdue_s, "limit": limit, "scan": SCAN_ROWS}, TroubleRow)
