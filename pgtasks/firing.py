@@ -10,12 +10,16 @@ deployment of some seconds loses nothing, under any policy. Every other due slot
 * ``all``: the latest ``missed_max`` are fired, each with its own fire time; the rest is missed.
 
 At most RECORDED_MAX missed slots are recorded per catch-up.
+
+A time that the schedule does not have is never fired, even if it was planned: rules of time
+zones change, and people write to the table.
 """
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple, Protocol
 
@@ -25,8 +29,9 @@ SlotOutcome = Literal["fired", "missed"]
 
 GRACE = timedelta(seconds=60)
 RECORDED_MAX = 1000
+_SECOND = timedelta(seconds=1)
 _WINDOW_FIRST = timedelta(minutes=1)
-_WINDOW_SLOTS_MAX = 5000
+_CHUNK = 1000
 
 
 class Times(Protocol):
@@ -37,6 +42,9 @@ class Times(Protocol):
 
     def between(self, after: datetime, until: datetime, limit: int) -> list[datetime]:
         """Give the fire times after one instant, up to and including another."""
+
+    def latest(self, after: datetime, until: datetime) -> datetime | None:
+        """Give the last fire time after one instant, up to and including another."""
 
 
 class Due(NamedTuple):
@@ -53,6 +61,7 @@ class Due(NamedTuple):
     jitter_s: float
     planned_from: datetime
     next_fire: datetime | None
+    problem: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +86,14 @@ class Plan:
 
 def plan(due: Due, times: Times) -> Plan:
     """Say what a schedule does at ``due.now``; raises what ``times`` raises."""
-    now, name = due.now, due.name or ""
+    now = due.now
     first = due.next_fire or times.next_after(due.planned_from)
     slots: tuple[Slot, ...] = ()
     if first <= now:
-        slots = tuple(_slots(due, latest_slots(times, first, now, max(RECORDED_MAX, due.missed_max))))
+        after = max(due.planned_from, first - _SECOND)
+        slots = tuple(_slots(due, latest_slots(times, after, now, max(RECORDED_MAX, due.missed_max))))
     return Plan(
-        name=name,
+        name=due.name or "",
         planned_from=due.planned_from,
         expected=due.next_fire,
         next_fire=times.next_after(now) if first <= now else first,
@@ -91,8 +101,15 @@ def plan(due: Due, times: Times) -> Plan:
     )
 
 
+def without_fires(planned: Plan) -> Plan:
+    """Give the plan in which every slot is missed."""
+    return replace(planned, slots=tuple(Slot(slot.fire_time, "missed") for slot in planned.slots))
+
+
 def _slots(due: Due, fire_times: list[datetime]) -> list[Slot]:
     """Apply the policy for missed slots to the due ones, oldest first."""
+    if not fire_times:
+        return []
     on_time = due.now - fire_times[-1] <= GRACE
     match due.missed:
         case "skip":
@@ -108,20 +125,31 @@ def _slots(due: Due, fire_times: list[datetime]) -> list[Slot]:
     ]
 
 
-def latest_slots(times: Times, first: datetime, now: datetime, count: int) -> list[datetime]:
-    """Give the latest ``count`` fire times from ``first`` to ``now``, oldest first.
+def latest_slots(times: Times, after: datetime, until: datetime, count: int) -> list[datetime]:
+    """Give the latest ``count`` fire times after one instant, up to and including another, oldest first.
 
-    Looks back in growing windows, because a schedule of every second that was down for a year
-    has more slots than anybody wants to count.
+    Looks back from the last one in growing windows, because a schedule of every second that was
+    down for a year has more slots than anybody wants to count.
     """
-    before_first = first - timedelta(seconds=1)
+    end = times.latest(after, until)
+    if end is None:
+        return []
     window = _WINDOW_FIRST
     while True:
-        after = max(before_first, now - window)
-        found = times.between(after, now, _WINDOW_SLOTS_MAX)
-        if after == before_first or len(found) >= count:
-            return found[-count:] or [first]
-        window *= 4
+        start = max(after, end - window)
+        found = _last(times, start, end, count)
+        if start == after or len(found) >= count:
+            return found
+        window *= 2
+
+
+def _last(times: Times, after: datetime, until: datetime, count: int) -> list[datetime]:
+    """Give the latest ``count`` fire times of a window, whose number is not known."""
+    found: deque[datetime] = deque(maxlen=count)
+    while chunk := times.between(after, until, _CHUNK):
+        found.extend(chunk)
+        after = chunk[-1]
+    return list(found)
 
 
 def jitter_s(name: str, fire_time: datetime, most_s: float) -> float:

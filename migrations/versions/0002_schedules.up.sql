@@ -2,7 +2,7 @@
 
 -- Definitions. A plain INSERT of name, expression and task is enough. The times are computed
 -- by the schedulers, because PostgreSQL does not know cron: next_fire NULL means "not planned
--- yet", and problem says why it cannot be.
+-- yet", and problem says why it cannot be; problem_at, since when it is left alone for a while.
 CREATE TABLE pgtasks.schedules (
     name text COLLATE "C" NOT NULL,
     expression text NOT NULL,
@@ -23,6 +23,7 @@ CREATE TABLE pgtasks.schedules (
     next_fire timestamptz,
     last_fire timestamptz,
     problem text,
+    problem_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     CONSTRAINT schedules_pkey PRIMARY KEY (name),
@@ -39,7 +40,13 @@ CREATE TABLE pgtasks.schedules (
     CONSTRAINT missed_max_is_between_1_and_1000 CHECK (missed_max BETWEEN 1 AND 1000),
     CONSTRAINT overlap_is_allow_or_skip CHECK (overlap IN ('allow', 'skip')),
     CONSTRAINT jitter_is_between_0_and_1_day CHECK (jitter >= interval '0' AND jitter <= interval '1 day'),
-    CONSTRAINT source_is_code_or_person CHECK (source IN ('code', 'person'))
+    CONSTRAINT source_is_code_or_person CHECK (source IN ('code', 'person')),
+    CONSTRAINT planned_from_is_between_1970_and_9999 CHECK (
+        planned_from >= '1970-01-01 00:00:00+00' AND planned_from < '9999-12-31 00:00:00+00'
+    ),
+    CONSTRAINT next_fire_is_between_1970_and_9999 CHECK (
+        next_fire >= '1970-01-01 00:00:00+00' AND next_fire < '9999-12-31 00:00:00+00'
+    )
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.1, autovacuum_vacuum_threshold = 500);
 
 -- Which schedules are due; those that are not planned yet come first.
@@ -54,6 +61,9 @@ CREATE TABLE pgtasks.schedule_fires (
     fired_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     outcome text COLLATE "C" NOT NULL,
     CONSTRAINT schedule_fires_pkey PRIMARY KEY (schedule, fire_time),
+    CONSTRAINT fire_time_is_between_1970_and_9999 CHECK (
+        fire_time >= '1970-01-01 00:00:00+00' AND fire_time < '9999-12-31 00:00:00+00'
+    ),
     CONSTRAINT outcome_is_fired_skipped_overlap_or_missed CHECK (outcome IN ('fired', 'skipped_overlap', 'missed')),
     CONSTRAINT fired_means_a_task CHECK ((outcome = 'fired') = (task_id IS NOT NULL))
 );
@@ -73,6 +83,7 @@ BEGIN
         new.planned_from := clock_timestamp();
         new.next_fire := NULL;
         new.problem := NULL;
+        new.problem_at := NULL;
     END IF;
     RETURN new;
 END

@@ -15,15 +15,21 @@ says nothing about whether it fires it: the holder may be stuck, or a stranger. 
 met a taken lock is followed, BUSY_S later, by one that does not ask for locks; the row locks
 and the primary key keep it right.
 
-One bad schedule does not stop the others. An expression that cannot be planned is flagged, and
-waits for an edit. A batch that the database refuses is fired one by one; the one that is
-refused alone is flagged, and tried again at its next slot.
+One bad schedule does not stop the others. What cannot be planned is flagged and left alone for
+a minute, for another host may know its time zone. A batch that the database refuses, or that
+waits for a stranger's lock, is tried again in other, smaller batches, until what fails fails
+alone. If its values are refused its slots are recorded as missed, and it has its next slot;
+anything else, and it waits a minute.
+
+Nothing here spins. A round that achieved nothing is followed by an ever longer pause, and the
+sleep is measured by a clock that nobody sets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -31,17 +37,24 @@ from pgtasks import events
 from pgtasks.app import App
 from pgtasks.cron import CronSchedule
 from pgtasks.errors import DatabaseError, DatabaseUnavailable, ScheduleError
-from pgtasks.firing import Due, Plan, plan
+from pgtasks.firing import Due, Plan, plan, without_fires
 from pgtasks.store import scheduling
 from pgtasks.store.link import Link
 from pgtasks.store.scheduling import Fired
+from pgtasks.store.session import constraint_of, is_about_data, is_about_time
 
 BATCH_MAX = 500
+# Bounds of one statement and of one stay in the thread: what is left is for the next round.
+BATCH_SLOTS_MAX = 5000
+PLAN_S_MAX = 1.0
 BUSY_S = 0.2
 # Somebody was faster with a part of what we planned: look again, not all at the same moment.
 OUTRUN_S = 0.1
+FRUITLESS_S_MAX = 1.0
 SLEEP_S_MAX = 15.0
+SLEEP_S_MIN = 0.001
 DEAF_SLEEP_S_MAX = 1.0
+_NOTHING = Fired(0, 0, 0, 0, 0)
 
 
 class Scheduler:
@@ -51,72 +64,94 @@ class Scheduler:
         """``hears`` tells whether ``changed`` is set when somebody changes a schedule."""
         self._link, self._rng, self._hears = link, rng, hears
         self._seed = rng.getrandbits(62)
+        self._batch_max = BATCH_MAX
         self._ask_for_locks = True
+        self._fruitless = 0
         self.changed = asyncio.Event()
         self.fired = 0
 
     async def round(self) -> float:
         """Do one round; says when to come back."""
-        rows = await self._link.fetch_all(scheduling.due(limit=BATCH_MAX, seed=self._seed))
+        rows = await self._link.fetch_all(scheduling.due(limit=self._batch_max, seed=self._seed))
         due = [row for row in rows if row.name is not None]
         if not due:
+            self._fruitless = 0
             return self._sleep_s(rows[0])
-        plans = await self._plan(due)
-        if not plans:
-            return 0.0
-        done = await self._fire(plans)
+        # In a thread, for cron times cost.
+        plans, problems = await asyncio.to_thread(_plan_all, due)
+        done = await self._fire(plans) if plans else _NOTHING
+        flagged = [await self._flag(one, problem) for one, problem in problems]
         self.fired += done.fired
-        self._ask_for_locks = done.busy == 0
-        if done.busy:
-            return BUSY_S * (0.5 + self._rng.random())
-        return 0.0 if done.schedules == len(plans) else OUTRUN_S * self._rng.random()
+        self._ask_for_locks = not done.busy
+        return self._pause_s(rows[0], len(due), done.schedules + sum(flagged), done.busy)
 
     def _sleep_s(self, row: Due) -> float:
         bound_s = SLEEP_S_MAX if self._hears() else DEAF_SLEEP_S_MAX
         if row.next_at is None:
             return bound_s
-        return min(bound_s, max(0.001, (row.next_at - row.now).total_seconds()))
+        return min(bound_s, max(SLEEP_S_MIN, (row.next_at - row.now).total_seconds()))
 
-    async def _plan(self, due: list[Due]) -> list[Plan]:
-        """Plan in a thread, for cron times cost; what cannot be planned is flagged."""
-        planned = await asyncio.to_thread(lambda: [_plan_one(one) for one in due])
-        for one, found in zip(due, planned, strict=True):
-            if isinstance(found, str):
-                await self._flag(one.name or "", one, found)
-        return [found for found in planned if isinstance(found, Plan)]
+    def _pause_s(self, row: Due, due: int, achieved: int, busy: int) -> float:
+        """Say how long to wait before the next look, after a round in which something was due."""
+        self._fruitless = 0 if achieved else self._fruitless + 1
+        if achieved == due:
+            return 0.0
+        if achieved:
+            pause_s = (BUSY_S if busy else OUTRUN_S) * (0.5 + self._rng.random())
+        else:
+            bound_s = min(FRUITLESS_S_MAX, OUTRUN_S * 2.0 ** min(self._fruitless, 8))
+            pause_s = bound_s * (0.5 + self._rng.random() / 2)
+        # What is stuck does not make the next one late.
+        return min(pause_s, self._sleep_s(row))
 
-    async def _flag(self, name: str, one: Due, problem: str) -> None:
-        events.warning("schedule cannot be planned", schedule=name, error=problem)
-        await self._link.fetch_all(scheduling.flag(name, one.planned_from, problem, None))
+    async def _flag(self, one: Due, problem: str) -> bool:
+        if one.problem != problem:
+            events.warning("schedule cannot be planned", schedule=one.name, error=problem)
+        flagged = await self._link.fetch_one(scheduling.flag(one.name or "", one.planned_from, problem, wait=True))
+        return flagged is not None
 
     async def _fire(self, plans: list[Plan]) -> Fired:
         try:
-            done = await self._link.fetch_one(scheduling.fire(plans, locked=self._ask_for_locks))
-        except DatabaseUnavailable:
-            raise
+            done = await self._carry_out(plans, locked=self._ask_for_locks)
         except DatabaseError as error:
-            return await self._fire_singly(plans, error)
-        if done is None:
-            raise DatabaseUnavailable("the fire statement gave no answer")
-        _report(done)
+            if isinstance(error, DatabaseUnavailable) and not is_about_time(error):
+                raise
+            if constraint_of(error) == "schedule_fires_pkey":
+                # Somebody recorded the same slot at the same moment; the next look sees it.
+                return _NOTHING
+            return await self._refused(plans, error)
+        self._batch_max = min(BATCH_MAX, self._batch_max * 2)
+        if done.fired or done.skipped or done.missed:
+            events.info("schedules fired", fired=done.fired, skipped_overlap=done.skipped, missed=done.missed)
         return done
 
-    async def _fire_singly(self, plans: list[Plan], error: DatabaseError) -> Fired:
-        """Fire plans one by one after the database refused them together."""
+    async def _refused(self, plans: list[Plan], error: DatabaseError) -> Fired:
+        """Go on in other, smaller batches, or say what is wrong with the only one."""
         if len(plans) > 1:
-            parts = [await self._fire([one]) for one in plans]
-            return Fired(*(sum(column) for column in zip(*parts, strict=True)))
-        one = plans[0]
+            self._batch_max = max(1, len(plans) // 4)
+            self._seed = self._rng.getrandbits(62)
+            return _NOTHING
+        (one,) = plans
         problem = f"cannot be fired: {str(error).splitlines()[0]}"
-        if error.sqlstate == _UNIQUE_VIOLATION:
-            # Another scheduler recorded the same slot at the same moment.
-            return Fired(0, 0, 0, 0, 0)
         events.error("schedule cannot be fired", schedule=one.name, error=problem)
-        await self._link.fetch_all(scheduling.flag(one.name, one.planned_from, problem, one.next_fire))
-        return Fired(1, 0, 0, 0, 0)
+        lost = is_about_data(error) and await self._miss(one)
+        flagged = await self._link.fetch_one(scheduling.flag(one.name, one.planned_from, problem, wait=not lost))
+        return Fired(int(flagged is not None), 0, 0, 0, 0)
 
+    async def _miss(self, one: Plan) -> bool:
+        """Record a plan's slots as missed; tells whether that went in."""
+        try:
+            return (await self._carry_out([without_fires(one)], locked=False)).schedules == 1
+        except DatabaseUnavailable:
+            raise
+        except DatabaseError:
+            return False
 
-_UNIQUE_VIOLATION = "23505"
+    async def _carry_out(self, plans: list[Plan], *, locked: bool) -> Fired:
+        done = await self._link.fetch_one(scheduling.fire(plans, locked=locked))
+        if done is None:
+            raise DatabaseUnavailable("the fire statement gave no answer")
+        return done
 
 
 async def write_schedules(link: Link, app: App, deployment: str) -> None:
@@ -141,18 +176,26 @@ async def write_schedules(link: Link, app: App, deployment: str) -> None:
         )
 
 
-def _plan_one(due: Due) -> Plan | str:
-    try:
-        return plan(due, _schedule(due.expression, due.timezone, due.seconds))
-    except ScheduleError as error:
-        return str(error)
+def _plan_all(due: list[Due]) -> tuple[list[Plan], list[tuple[Due, str]]]:
+    """Plan as many as one statement and one stay in the thread can take; name what cannot be planned."""
+    plans: list[Plan] = []
+    problems: list[tuple[Due, str]] = []
+    slots, until = 0, time.monotonic() + PLAN_S_MAX
+    for one in due:
+        try:
+            found = plan(one, _schedule(one.expression, one.timezone, one.seconds))
+        except ScheduleError as error:
+            problems.append((one, str(error)))
+        except Exception as error:  # noqa: BLE001 - no fault of one schedule may stop the others
+            problems.append((one, f"cannot be planned: {type(error).__name__}: {error}"))
+        else:
+            plans.append(found)
+            slots += len(found.slots)
+        if slots >= BATCH_SLOTS_MAX or time.monotonic() > until:
+            break
+    return plans, problems
 
 
 @lru_cache(maxsize=10_000)
 def _schedule(expression: str, timezone: str, seconds: bool) -> CronSchedule:  # noqa: FBT001 - a cache's key
     return CronSchedule(expression, timezone, seconds=seconds)
-
-
-def _report(done: Fired) -> None:
-    if done.fired or done.skipped or done.missed:
-        events.info("schedules fired", fired=done.fired, skipped_overlap=done.skipped, missed=done.missed)

@@ -153,6 +153,7 @@ class Worker:
         tag = self.info.id.hex[:12]
         self._claim_link = Link(dsn, "claim", worker=tag, pooler=settings.pooler)
         self._finish_link = Link(dsn, "finish", worker=tag, pooler=settings.pooler)
+        self._schedule_link = Link(dsn, "schedule", worker=tag, pooler=settings.pooler)
         self._stop_claiming = asyncio.Event()
         self._stop_all = asyncio.Event()
         self._signals = 0
@@ -182,7 +183,7 @@ class Worker:
             on_cancel=self.executor.cancel,
             on_schedules=self._schedules_changed,
         )
-        self._scheduler = Scheduler(self._finish_link, rng, lambda: self._bell.hears)
+        self._scheduler = Scheduler(self._schedule_link, rng, lambda: self._bell.hears)
         self._claimer = Claimer(
             self._claim_link,
             self._bell,
@@ -325,6 +326,7 @@ class Worker:
         await self._bell.close()
         await self._claim_link.close()
         await self._finish_link.close()
+        await self._schedule_link.close()
 
 
 def _queues_of(app: App) -> tuple[QueueSlots, ...]:

@@ -4,14 +4,19 @@
 -- midnight begin with different schedules).
 -- Returns rows: now; next_at (when the first later one is due); and one schedule each, or a
 -- single row without one.
--- Index: schedules_due.
+-- Index: schedules_due. One with a problem is looked at again after a minute: another host may have
+-- the time zone, or the version, that this one lacks.
 WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 
 due AS (
     SELECT s.*
     FROM pgtasks.schedules AS s
     WHERE s.enabled AND (s.next_fire IS NULL OR s.next_fire <= (SELECT c.now FROM clock AS c))
-        AND (s.problem IS NULL OR s.next_fire IS NOT NULL)
+        AND (
+            s.problem_at IS NULL
+            OR s.problem_at NOT BETWEEN (SELECT c.now FROM clock AS c) - interval '1 minute'
+            AND (SELECT c.now FROM clock AS c)
+        )
     ORDER BY hashtextextended(s.name, %(seed)s)
     LIMIT %(limit)s
 )
@@ -30,6 +35,7 @@ SELECT
     d.missed_max,
     extract(EPOCH FROM d.jitter)::double precision AS jitter_s,
     d.planned_from,
-    d.next_fire
+    d.next_fire,
+    d.problem
 FROM clock AS c
 LEFT JOIN due AS d ON true

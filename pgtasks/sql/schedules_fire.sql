@@ -15,7 +15,9 @@
 -- (planned_from, next_fire, enabled): an edit, a deletion, or another scheduler that was faster
 -- makes it void.
 -- The advisory lock only saves work. Whoever holds it may be a stranger, so a plan that found it
--- taken is tried again without it (pgtasks/engine/scheduler.py).
+-- taken is tried again without it (pgtasks/engine/scheduler.py). There are 256 of them, however many
+-- schedules there are: the server's table of locks is shared by all its sessions, and small.
+-- 7074619 is the namespace of schedules within the 64-bit advisory keys.
 -- Overlap "skip" is a unique_key: the living task of the schedule keeps the next one out, by the
 -- same index as everywhere, and the slot is recorded as skipped.
 WITH plan AS (
@@ -28,7 +30,7 @@ WITH plan AS (
 free AS MATERIALIZED (
     SELECT p.name, p.planned_from, p.expected, p.next_fire
     FROM plan AS p
-    WHERE NOT %(locked)s OR pg_try_advisory_xact_lock(hashtextextended(p.name, 7074619))
+    WHERE NOT %(locked)s OR pg_try_advisory_xact_lock((7074619::bigint << 32) | (hashtextextended(p.name, 0) & 255))
 ),
 
 mine AS MATERIALIZED (
@@ -55,7 +57,8 @@ slots AS MATERIALIZED (
     ) AS f (name, fire_time, outcome, jitter_s)
     INNER JOIN mine AS m ON f.name = m.name
     WHERE NOT EXISTS (
-        SELECT FROM pgtasks.schedule_fires AS x WHERE x.schedule = f.name AND x.fire_time = f.fire_time
+        -- OFFSET keeps this a look by the primary key for each slot, whatever the planner believes.
+        SELECT FROM pgtasks.schedule_fires AS x WHERE x.schedule = f.name AND x.fire_time = f.fire_time OFFSET 0
     )
     ORDER BY m.name, f.fire_time
 ),
@@ -70,6 +73,7 @@ added AS (
         jsonb_build_object('pgtasks.schedule', s.name, 'pgtasks.fire_time', s.fire_time)
     FROM slots AS s
     WHERE s.outcome = 'fired'
+    ORDER BY s.name, s.fire_time
     ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL DO NOTHING
     RETURNING id
 ),
@@ -90,15 +94,19 @@ fires AS (
     RETURNING schedule, fire_time, outcome
 ),
 
+last_slots AS (
+    SELECT f.name, max(f.fire_time) AS fire_time FROM slots AS f WHERE f.outcome = 'fired' GROUP BY f.name
+),
+
 moved AS (
     UPDATE pgtasks.schedules AS s
     SET
         next_fire = m.next_fire,
-        last_fire = coalesce(
-            (SELECT max(f.fire_time) FROM slots AS f WHERE f.name = m.name AND f.outcome = 'fired'), s.last_fire
-        ),
-        problem = NULL
+        last_fire = coalesce(f.fire_time, s.last_fire),
+        problem = NULL,
+        problem_at = NULL
     FROM mine AS m
+    LEFT JOIN last_slots AS f ON m.name = f.name
     WHERE s.name = m.name
     RETURNING s.name
 )

@@ -6,6 +6,8 @@
 -- another deployment and were left alone), removed (this deployment's names that the code no
 -- longer has).
 -- Index: schedules_pkey. In the order of names: workers that start together lock in one order.
+-- What is as it should be is not touched, not even locked: an edit that somebody left open must not
+-- keep workers from starting.
 -- `enabled` is left as it is: who paused a schedule of the code wants it paused.
 WITH given AS MATERIALIZED (
     SELECT g.*
@@ -18,6 +20,21 @@ WITH given AS MATERIALIZED (
     )
 ),
 
+changed AS MATERIALIZED (
+    SELECT g.*
+    FROM given AS g
+    LEFT JOIN pgtasks.schedules AS s ON g.name = s.name
+    WHERE s.name IS NULL
+        OR s.source = 'code' AND s.deployment = %(deployment)s
+        AND (
+            s.expression, s.timezone, s.seconds, s.task, s.payload, s.queue, s.priority, s.missed, s.missed_max,
+            s.overlap, s.jitter
+        ) IS DISTINCT FROM (
+            g.expression, g.timezone, g.seconds, g.task, g.payload::jsonb, g.queue, g.priority, g.missed,
+            g.missed_max, g.overlap, make_interval(secs => g.jitter_s)
+        )
+),
+
 written AS (
     INSERT INTO pgtasks.schedules AS s (
         name, expression, timezone, seconds, task, payload, queue, priority, missed, missed_max, overlap, jitter,
@@ -26,7 +43,7 @@ written AS (
     SELECT
         g.name, g.expression, g.timezone, g.seconds, g.task, g.payload::jsonb, g.queue, g.priority, g.missed,
         g.missed_max, g.overlap, make_interval(secs => g.jitter_s), 'code', %(deployment)s
-    FROM given AS g
+    FROM changed AS g
     ORDER BY g.name
     ON CONFLICT (name) DO UPDATE SET
         expression = excluded.expression,

@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgtasks.errors import ConfigError
 
-Part = Literal["claim", "finish", "heartbeat", "listen", "client", "cli", "migrate", "bench"]
+Part = Literal["claim", "finish", "heartbeat", "listen", "schedule", "client", "cli", "migrate", "bench"]
 
 # Without these libpq waits for ever on a connection whose other end has vanished. Both kinds
 # are needed: the user timeout covers a query being sent, keepalives the wait for its reply.
@@ -50,7 +50,13 @@ _PLANNER = {
     # Planning a claim anew costs more than running it, and never finds a better plan.
     "plan_cache_mode": "force_generic_plan",
 }
-_ENGINE: tuple[Part, ...] = ("claim", "finish", "heartbeat", "listen")
+# The scheduler joins what it plans, in memory, and waits for nobody: what another session keeps
+# locked is its affair, while other schedules are due.
+_SCHEDULE = {**_PLANNER, "enable_hashjoin": "on", "lock_timeout": "500"}
+_ENGINE: dict[Part, dict[str, str]] = {
+    **dict.fromkeys(("claim", "finish", "heartbeat", "listen"), _PLANNER),
+    "schedule": _SCHEDULE,
+}
 
 
 def parse(dsn: str) -> dict[str, str]:
@@ -73,7 +79,7 @@ def complete(dsn: str, part: Part, *, worker: str = "", pooler: str = "none") ->
     given = parse(dsn)
     ours = {**_NETWORK, "application_name": f"pgtasks/{part}/{worker}".rstrip("/")[:63]}
     if pooler == "none":
-        settings = {**_SESSION, **(_PLANNER if part in _ENGINE else {})}
+        settings = {**_SESSION, **_ENGINE.get(part, {})}
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         given["options"] = f"{options} {given.get('options', '')}".strip()
     return make_conninfo("", **{**ours, **given})

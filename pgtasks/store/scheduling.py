@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from pgtasks.firing import Due, Plan
@@ -33,7 +33,17 @@ class Synced(NamedTuple):
 
 def due(*, limit: int, seed: int) -> Statement[Due]:
     """Read which schedules are due or not planned yet."""
-    return Statement(sql("schedules_due"), {"limit": limit, "seed": seed}, Due)
+    return Statement(sql("schedules_due"), {"limit": limit, "seed": seed}, _due)
+
+
+def _due(*values: Any) -> Due:
+    """Read a row, with its times in UTC.
+
+    Behind a pooler the session has the server's time zone, and Python compares two times of one
+    zone by what its clocks show: an hour wrong when they are changed.
+    """
+    row: Iterator[Any] = (value.astimezone(UTC) if isinstance(value, datetime) else value for value in values)
+    return Due._make(row)
 
 
 def fire(plans: Sequence[Plan], *, locked: bool) -> Statement[Fired]:
@@ -56,12 +66,10 @@ def fire(plans: Sequence[Plan], *, locked: bool) -> Statement[Fired]:
     )
 
 
-def flag(name: str, planned_from: datetime, problem: str, next_fire: datetime | None) -> Statement[Any]:
-    """Note why a schedule cannot be planned or fired."""
-    return Statement(
-        sql("schedules_flag"),
-        {"name": name, "planned_from": planned_from, "problem": problem, "next_fire": next_fire},
-    )
+def flag(name: str, planned_from: datetime, problem: str, *, wait: bool) -> Statement[str]:
+    """Note why a schedule cannot be planned or fired; ``wait`` leaves it alone for a minute."""
+    params = {"name": name, "planned_from": planned_from, "problem": problem, "wait": wait}
+    return Statement(sql("schedules_flag"), params, str)
 
 
 def sync(deployment: str, schedules: Sequence[ScheduleDefinition]) -> Statement[Synced]:
