@@ -46,6 +46,15 @@ def insert_everywhere(connection: Connection) -> None:
             " VALUES (gen_random_uuid(), %s, %s, %s, 1, 30, %s)",
             (error, [name], [name], error[:20]),
         )
+        connection.execute(
+            "INSERT INTO pgtasks.schedules (name, expression, timezone, task, payload, queue, deployment)"
+            " VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            (name, error[:256], error[:100], name, Jsonb({name: error}), name, error),
+        )
+        connection.execute("UPDATE pgtasks.schedules SET problem = %s WHERE name = %s", (error, name))
+        connection.execute(
+            "INSERT INTO pgtasks.schedule_fires (schedule, fire_time, outcome) VALUES (%s, now(), 'missed')", (name,)
+        )
 
 
 COMMANDS = [
@@ -61,4 +70,11 @@ COMMANDS = [
     ("workers", "list"),
     ("tasks", "list", "--queue", "no\x1b[2Jsuch"),
     ("queues", "pause", "\u202eqq"),
+    ("schedules", "list"),
+    *(("schedules", "show", name) for name in NAMES),
+    ("schedules", "history", NAMES[3]),
+    ("schedules", "pause", NAMES[3], NAMES[5]),
+    ("schedules", "resume", NAMES[3], "no\x1b[2Jsuch\u202e"),
+    ("schedules", "remove", NAMES[5]),
+    ("schedules", "next", "no\u202esuch"),
 ]

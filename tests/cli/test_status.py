@@ -47,7 +47,7 @@ def test_an_empty_database_says_how_to_begin(pgtasks: Run) -> None:
     assert "no queues yet" in text
     assert "pgtasks worker MODULE:APP" in text
     document = pgtasks("status", "--json").json
-    assert set(document) == {"queues", "workers", "warnings", "totals", "server"}
+    assert set(document) == {"queues", "workers", "schedules", "warnings", "totals", "server"}
     assert document["totals"] == {
         "queues": 0, "scheduled": 0, "queued": 0, "running": 0, "retrying": 0, "dead": 0, "estimated": False,
         "completed_last_hour": 0, "completed_last_hour_estimated": False, "oldest_waiting_s": None, "rate_per_s": 0.0,
@@ -192,7 +192,8 @@ def test_no_statement_of_status_mentions_a_payload() -> None:
     forbidden = ("payload", ".result", "traceback", "headers", "t.*", "h.*")
     live = ["queues_read", "tasks_sample", "tasks_count", "tasks_heads", "leases_count", "leases_expired"]
     past = ["dead_letters_count", "history_sample", "history_count", "worker_stats_read", "all_tasks_list"]
-    for name in live + past:
+    planned = ["schedules_count", "schedules_troubled"]
+    for name in live + past + planned:
         code = "\n".join(line for line in sql(name).splitlines() if not line.startswith("--"))
         assert not any(word in code for word in forbidden), name
 
