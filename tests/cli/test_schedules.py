@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from pgtasks.cli import schedules_known
 from tests.cli.conftest import Ran, Run
 from tests.database import Connection, rows, value
 
@@ -167,8 +168,6 @@ def test_of_two_edits_at_once_one_is_told_to_look_again(
     pgtasks: Run, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It would overwrite what the other one has just written."""
-    from pgtasks.cli import schedules_known
-
     pgtasks("schedules", "add", "a", "@hourly", "t")
     read = schedules_known.read
 
@@ -224,7 +223,7 @@ def test_remove(pgtasks: Run, connection: Connection) -> None:
 @pytest.mark.parametrize("command", ["show", "edit --task x", "run", "next", "history", "backfill --from 1h"])
 def test_an_unknown_name_is_3(pgtasks: Run, connection: Connection, command: str) -> None:
     """With what was probably meant."""
-    assert connection
+    assert not connection.closed
     pgtasks("schedules", "add", "nightly", "@hourly", "t")
     verb, *options = command.split()
     refused(pgtasks("schedules", verb, "nihgtly", *options), 3, "did you mean 'nightly'?", "pgtasks schedules list")
@@ -274,7 +273,7 @@ def test_the_list_and_the_details(pgtasks: Run, connection: Connection) -> None:
 
 def test_an_empty_list_says_how_to_begin(pgtasks: Run, connection: Connection) -> None:
     """It is no error."""
-    assert connection
+    assert not connection.closed
     ran = pgtasks("schedules", "list")
     assert (ran.code, ran.out) == (0, "")
     assert "pgtasks schedules add" in ran.err

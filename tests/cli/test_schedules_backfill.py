@@ -32,7 +32,8 @@ def fires(connection: Connection) -> list[tuple[object, ...]]:
     """Return every fire with the fire time that its task was told."""
     return rows(
         connection,
-        "SELECT f.fire_time, f.outcome, (t.headers ->> 'pgtasks.fire_time')::timestamptz, t.headers ->> 'pgtasks.schedule'"
+        "SELECT f.fire_time, f.outcome, (t.headers ->> 'pgtasks.fire_time')::timestamptz, "
+        "t.headers ->> 'pgtasks.schedule'"
         " FROM pgtasks.schedule_fires f LEFT JOIN pgtasks.tasks t ON t.id = f.task_id ORDER BY 1",
     )
 
@@ -139,17 +140,17 @@ def test_an_edit_meanwhile_ends_it(hourly: Run, connection: Connection, monkeypa
         ([], "--from"),
     ],
 )
-def test_a_bad_span_is_2(hourly: Run, pgtasks: Run, options: list[str], part: str) -> None:
+@pytest.mark.usefixtures("hourly")
+def test_a_bad_span_is_2(pgtasks: Run, options: list[str], part: str) -> None:
     """Nobody knows any more what fired forty days ago."""
-    assert hourly
     ran = pgtasks("schedules", "backfill", "hourly", *options)
     assert (ran.code, ran.out) == (2, ""), ran
     assert part in ran.err
 
 
-def test_an_old_span_is_fired_with_force(hourly: Run, pgtasks: Run) -> None:
+@pytest.mark.usefixtures("hourly")
+def test_an_old_span_is_fired_with_force(pgtasks: Run) -> None:
     """Then the person knows."""
-    assert hourly
     ran = pgtasks("schedules", "backfill", "hourly", "--from", "40d", "--to", "39d", "--force", "--json")
     assert ran.json["fired"] == 24
 

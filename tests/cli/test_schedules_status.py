@@ -34,7 +34,7 @@ def worker(connection: Connection, names: str) -> None:
 
 def test_without_schedules_nothing_is_said(pgtasks: Run, connection: Connection) -> None:
     """The keys are there."""
-    assert connection
+    assert not connection.closed
     assert "schedule" not in pgtasks("status").out
     assert pgtasks("status", "--json").json["schedules"] == {
         "total": 0, "enabled": 0, "overdue": 0, "problems": 0, "next_fire": None,
@@ -94,7 +94,8 @@ def test_many_of_a_kind_are_summed_up(pgtasks: Run, connection: Connection) -> N
     worker(connection, "{t}")
     rows(
         connection,
-        "INSERT INTO pgtasks.schedules (name, expression, task) SELECT 's' || n, '@hourly', 't' FROM generate_series(1, 30) n",
+        "INSERT INTO pgtasks.schedules (name, expression, task)"
+        " SELECT 's' || n, '@hourly', 't' FROM generate_series(1, 30) n",
     )
     rows(connection, "UPDATE pgtasks.schedules SET problem = 'x'")
     document = pgtasks("status", "--json").json

@@ -71,6 +71,7 @@ def test_it_keeps_its_promises(scratch: Path) -> None:
     assert facts["tasks"] == {"inserted": 111, "rows": 111, "completed": 110, "dead": 1}
     assert facts["failed_attempts"]["worker_lost"] == facts["killed"]["tasks"] > 0
     assert 0 < facts["recovery_s"] < 6
+    assert facts["schedule"]["fires"] == facts["schedule"]["tasks"] >= 4
     assert "\033" not in done.stdout + done.stderr
     assert left_behind(scratch) == []
 
@@ -83,7 +84,7 @@ def test_it_fits_a_terminal_of_80_columns_without_colours(scratch: Path) -> None
     terminal.close()
     shown = str(terminal.before)
     assert terminal.exitstatus == 0, shown
-    assert "8 of 8 promises kept" in shown
+    assert "9 of 9 promises kept" in shown
     assert re.search(r"demo\.render_video .* 8 ", shown), "the table was not shown"
     assert not re.search(r"\x1b\[[0-9;]*m", shown), "colours in spite of NO_COLOR"
     lines = [re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line) for line in re.split(r"[\r\n]+", shown)]
@@ -97,7 +98,7 @@ def test_a_broken_promise_ends_in_exit_code_1(scratch: Path) -> None:
     )
     done = play("demo", scratch=scratch, command=[sys.executable, "-c", code])
     assert done.returncode == 1, done.stderr
-    assert "7 of 8 promises kept" in done.stdout
+    assert "8 of 9 promises kept" in done.stdout
     assert done.stdout.count("✗") == 1
     assert "last words of worker" in done.stdout
     assert left_behind(scratch) == []
@@ -109,10 +110,18 @@ def test_it_plays_in_a_database_of_ones_own(fresh_database: str, scratch: Path) 
         rows(connection, "INSERT INTO pgtasks.tasks (name) VALUES ('demo.send_email'), ('somebody.elses')")
         done = play("--dsn", fresh_database, scratch=scratch)
         assert done.returncode == 0, done.stdout + done.stderr
-        counted = rows(connection, "SELECT queue, count(*) FROM pgtasks.all_tasks GROUP BY queue ORDER BY queue DESC")
+        counted = rows(
+            connection,
+            "SELECT queue, count(*) FROM pgtasks.all_tasks WHERE name <> 'demo.tick'"
+            " GROUP BY queue ORDER BY queue DESC",
+        )
+        left = rows(connection, "SELECT name FROM pgtasks.schedules")
+        fired = rows(connection, "SELECT DISTINCT schedule FROM pgtasks.schedule_fires")
     (queue, mine), (other, others) = counted[0], counted[1]
     assert (mine, other, others) == (111, "default", 2)
     assert queue.startswith("demo-")
+    assert left == []
+    assert fired == [(queue,)]
     assert f"pgtasks tasks list --queue {queue}" in done.stdout
 
 

@@ -10,12 +10,24 @@ from uuid import UUID
 
 import pytest
 
-from pgtasks.cli.demo.promises import RECOVERY_S_MAX, Facts, Killed, Script, judge, recovery_s
+from pgtasks.cli.demo.promises import (
+    PERIOD,
+    RECOVERY_S_MAX,
+    TICK,
+    Facts,
+    Killed,
+    Scheduled,
+    Script,
+    judge,
+    recovery_s,
+)
 from pgtasks.store.demonstrating import DemoAttempt, DemoTask
+from pgtasks.store.schedule_reading import FireRow
 
 AT = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 DEAD_WORKER, OTHER_WORKER = UUID(int=1), UUID(int=2)
 EMAIL, RECEIPT, ROLLED_BACK, FLAKY, HOPELESS, VIDEO = range(1, 7)
+TICKS = (11, 12, 13, 14)
 
 
 def task(id: int, name: str, attempt: int = 1, status: str = "completed", error: str | None = None) -> DemoTask:
@@ -35,6 +47,7 @@ def script() -> Script:
         hopeless=HOPELESS,
         videos=[VIDEO],
         killed=Killed(DEAD_WORKER, 4711, AT, (VIDEO,)),
+        scheduled=Scheduled(AT - timedelta(seconds=1), AT + 4 * PERIOD),
     )
 
 
@@ -54,6 +67,8 @@ def facts() -> Facts:
             DemoAttempt(HOPELESS, 1, "failed", OTHER_WORKER, "PermanentError", "not a CSV file"),
             DemoAttempt(VIDEO, 1, "worker_lost", DEAD_WORKER, "WorkerLost", "its lease expired"),
         ],
+        [task(id, TICK) for id in TICKS],
+        [FireRow(AT + PERIOD * n, "fired", id, AT, 0.1, "completed") for n, id in enumerate(TICKS)],
     )
 
 
@@ -87,7 +102,21 @@ BROKEN: dict[str, tuple[Callable[[Facts], Facts], set[int]]] = {
         {6},
     ),
     "a task exists twice": (lambda seen: replace(seen, tasks=[*seen.tasks, seen.tasks[1]]), {7}),
-    "nothing is there": (lambda _: Facts([], []), {0, 1, 3, 4, 5, 6, 7}),
+    "a slot did not fire": (
+        lambda seen: replace(seen, fires=[*seen.fires[:1], *seen.fires[2:]], ticks=[*seen.ticks[:1], *seen.ticks[2:]]),
+        {8},
+    ),
+    "the last slots did not fire": (lambda seen: replace(seen, fires=seen.fires[:2], ticks=seen.ticks[:2]), {8}),
+    "a slot made two tasks": (lambda seen: replace(seen, ticks=[*seen.ticks, task(15, TICK)]), {8}),
+    "a slot was missed": (
+        lambda seen: replace(seen, fires=[seen.fires[0]._replace(outcome="missed", task_id=None), *seen.fires[1:]]),
+        {8},
+    ),
+    "a slot's task has not run": (
+        lambda seen: replace(seen, ticks=[*seen.ticks[:3], task(TICKS[3], TICK, status="queued")]),
+        {8},
+    ),
+    "nothing is there": (lambda _: Facts([], []), {0, 1, 3, 4, 5, 6, 7, 8}),
 }
 
 

@@ -53,6 +53,12 @@ async def render_video(seconds: float) -> str:
     return f"rendered in {seconds:g} s"
 
 
+@app.task(name="demo.tick")
+async def tick(context: Context) -> str:
+    """Stand for what a cron schedule starts; it knows which slot it is for."""
+    return f"for the slot {context.fire_time}"
+
+
 def _end_with_the_demo() -> None:
     os.read(sys.stdin.fileno(), 1)
     os._exit(EXIT_ABANDONED)

@@ -7,17 +7,18 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from rich.console import Console
 
 from pgtasks.cli import output, render
 from pgtasks.cli.demo import handlers, promises, view
-from pgtasks.cli.demo.promises import Facts, Killed, Promise, Script
+from pgtasks.cli.demo.promises import PERIOD, SLOTS_MIN, TICK, Facts, Killed, Promise, Scheduled, Script
 from pgtasks.cli.demo.stage import Stage, Worker, open_stage
 from pgtasks.cli.demo.view import View
 from pgtasks.errors import DatabaseUnavailable, PgtasksError
-from pgtasks.store import demonstrating, reading, statements
+from pgtasks.store import demonstrating, reading, schedule_reading, statements
 from pgtasks.store.reading import WorkerRow
 from pgtasks.store.session import fetch_all, fetch_one
 
@@ -26,7 +27,7 @@ FLAKY_FAILS = 2
 VIDEO_S = 2.5
 READY_S, RUNNING_S, DONE_S = 20.0, 10.0, 30.0
 POLL_S = 0.1
-WORKERS_MAX = 1000
+WORKERS_MAX, FIRES_MAX = 1000, 1000
 NEXT = (
     ("pgtasks migrate", "set up PGTASKS_DSN, or a local server that stays"),
     ("pgtasks worker MODULE:APP", "run your own handlers; see docs/quickstart.md"),
@@ -72,18 +73,32 @@ class _Performance:
     def run(self) -> None:
         """Play all steps."""
         self._start_workers()
-        self._insert_with_psql()
-        self._enqueue_in_transactions()
-        self._enqueue_failures()
-        self._kill_a_worker()
-        self._wait(self._all_finished, DONE_S)
+        # The ids of a queue that nobody else uses start here.
+        self._first_id = self._probe_id()
+        since = self._make_schedule()
+        try:
+            self._insert_with_psql()
+            self._enqueue_in_transactions()
+            self._enqueue_failures()
+            self._kill_a_worker()
+            self._wait(self._all_finished, DONE_S)
+            self._wait(lambda: len(self.facts().fires) >= SLOTS_MIN, DONE_S)
+        finally:
+            # Whatever happened: in a database that stays, nothing must go on firing.
+            self._remove_schedule(since)
+        self._wait(self._all_ticked, DONE_S)
 
     def facts(self) -> Facts:
         """Read what became of the tasks."""
         queue, first = self._stage.queue, max(1, self._first_id)
+        tasks = fetch_all(self._connection, demonstrating.tasks(queue, first))
+        attempts = fetch_all(self._connection, demonstrating.attempts(queue, first))
+        ticks = {task.id: task for task in tasks if task.name == TICK}
         return Facts(
-            fetch_all(self._connection, demonstrating.tasks(queue, first)),
-            fetch_all(self._connection, demonstrating.attempts(queue, first)),
+            [task for task in tasks if task.id not in ticks],
+            [one for one in attempts if one.task_id not in ticks],
+            list(ticks.values()),
+            fetch_all(self._connection, schedule_reading.history(queue, limit=FIRES_MAX)),
         )
 
     def _start_workers(self) -> None:
@@ -96,6 +111,26 @@ class _Performance:
             raise PgtasksError("\n".join(["the demo's workers did not start; they said:", *lines]))
         self._view.note(f"both are up: process {started[0].pid} and process {started[1].pid}")
 
+    def _make_schedule(self) -> datetime:
+        """Make the schedule, which has the queue's name; gives the moment from which it counts."""
+        self._view.step("A cron schedule is a row, too; every worker fires what is due:")
+        queue = self._stage.queue
+        lines = (
+            "INSERT INTO pgtasks.schedules (name, expression, task, queue, missed)",
+            f"VALUES ('{queue}', '@every {PERIOD.total_seconds():g}s', '{TICK}', '{queue}', 'all')",
+        )
+        self._view.code(lines)
+        self._stage.psql("\n".join(lines))
+        made = fetch_one(self._connection, schedule_reading.schedule(queue))
+        if made is None:
+            raise PgtasksError("the demo's schedule is gone; somebody else removed it")
+        return made.planned_from
+
+    def _remove_schedule(self, since: datetime) -> None:
+        fetch_all(self._connection, schedule_reading.remove(self._stage.queue))
+        (until,) = fetch_all(self._connection, statements.clock())
+        self.script.scheduled = Scheduled(since, until)
+
     def _insert_with_psql(self) -> None:
         self._view.step("Tasks from plain SQL; any program that can INSERT can enqueue. Through psql:")
         lines = (
@@ -105,8 +140,6 @@ class _Performance:
             f"FROM generate_series(1, {EMAILS}) AS n",
         )
         self._view.code(lines)
-        # The ids of a queue that nobody else uses start here.
-        self._first_id = self._probe_id()
         said = self._stage.psql("\n".join(lines))
         self._view.note(f"psql says {said}")
         self.script.emails = EMAILS
@@ -200,13 +233,17 @@ class _Performance:
         counts = self.facts().by_status()
         return counts["completed"] + counts["dead"] >= self.script.inserted
 
+    def _all_ticked(self) -> bool:
+        return all(tick.status == "completed" for tick in self.facts().ticks)
+
     def _wait(self, condition: Callable[[], bool], timeout_s: float) -> bool:
         """Show the board until the condition holds, or time is up, or no worker is left."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until and any(worker.running for worker in self._stage.workers):
             holds = condition()
             if self._first_id:
-                self._view.board(self.facts().tasks, self._workers())
+                facts = self.facts()
+                self._view.board([*facts.tasks, *facts.ticks], self._workers())
             if holds:
                 return True
             time.sleep(POLL_S)
@@ -247,5 +284,6 @@ def _document(stage: Stage, script: Script, facts: Facts, judged: list[Promise],
         if killed is None
         else {"worker": killed.worker, "pid": killed.pid, "tasks": len(killed.task_ids)},
         "recovery_s": None if recovery_s is None else round(recovery_s, 3),
+        "schedule": {"period_s": PERIOD.total_seconds(), "fires": len(facts.fires), "tasks": len(facts.ticks)},
         "promises": judged,
     }

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 from pgtasks.store.demonstrating import DemoAttempt, DemoTask
+from pgtasks.store.schedule_reading import FireRow
 
 LEASE_S, SWEEP_S = 3.0, 1.0
 # For the claim that follows the sweep, on a machine that is busy.
 SLACK_S = 2.0
 RECOVERY_S_MAX = LEASE_S + SWEEP_S + SLACK_S
+PERIOD = timedelta(seconds=2)
+# What the demo waits for; fewer slots show little.
+SLOTS_MIN = 4
+# The last slot may have come at the moment the schedule was removed, or in the one before.
+TAIL_MAX = 2 * PERIOD
+TICK = "demo.tick"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,14 @@ class Killed:
     pid: int
     at: datetime
     task_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """When the demo's schedule was there, by the database's clock."""
+
+    since: datetime
+    until: datetime
 
 
 @dataclass
@@ -38,6 +53,7 @@ class Script:
     hopeless: int = 0
     videos: list[int] = field(default_factory=list)
     killed: Killed | None = None
+    scheduled: Scheduled | None = None
 
     @property
     def inserted(self) -> int:
@@ -56,10 +72,12 @@ class Promise:
 
 @dataclass(frozen=True)
 class Facts:
-    """What the database holds about the demo's tasks."""
+    """What the database holds about the demo's tasks; ``ticks`` are those that its schedule made."""
 
     tasks: list[DemoTask]
     attempts: list[DemoAttempt]
+    ticks: list[DemoTask] = field(default_factory=list)
+    fires: list[FireRow] = field(default_factory=list)
 
     def task(self, id: int) -> DemoTask | None:
         """Give a task's row, None when there is none."""
@@ -90,6 +108,7 @@ def judge(script: Script, facts: Facts) -> list[Promise]:
         _recovered(script, facts),
         _in_time(script, facts),
         _complete(script, facts),
+        _on_schedule(script, facts),
     ]
 
 
@@ -180,3 +199,32 @@ def _complete(script: Script, facts: Facts) -> Promise:
         kept,
         f"{script.inserted} inserted, {len(facts.tasks)} rows, {len(ids)} ids, {finished} finished",
     )
+
+
+def _on_schedule(script: Script, facts: Facts) -> Promise:
+    fired = [fire for fire in facts.fires if fire.outcome == "fired"]
+    last = max((fire.fire_time for fire in fired), default=None)
+    slots = slots_of(script.scheduled, last)
+    done = [tick.id for tick in facts.ticks if tick.status == "completed"]
+    kept = (
+        script.scheduled is not None
+        and last is not None
+        and script.scheduled.until - last <= TAIL_MAX
+        and len(slots) >= SLOTS_MIN
+        and sorted(fire.fire_time for fire in fired) == slots
+        and sorted(fire.task_id or 0 for fire in fired) == sorted(done) == sorted(tick.id for tick in facts.ticks)
+    )
+    return Promise(
+        f"a schedule of every {PERIOD.total_seconds():g} s fired once per slot, whoever lived",
+        kept,
+        f"{len(slots)} slots, {len(fired)} fires, {len(facts.ticks)} tasks, {len(done)} completed",
+    )
+
+
+def slots_of(scheduled: Scheduled | None, last: datetime | None) -> list[datetime]:
+    """Give the multiples of the period that lie after the schedule was made, up to the last fire."""
+    if scheduled is None or last is None:
+        return []
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    first, end = (scheduled.since - epoch) // PERIOD + 1, (last - epoch) // PERIOD
+    return [epoch + number * PERIOD for number in range(first, end + 1)]
