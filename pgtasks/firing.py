@@ -83,6 +83,11 @@ class Plan:
     next_fire: datetime
     slots: tuple[Slot, ...]
 
+    @property
+    def last_fire(self) -> datetime | None:
+        """The last slot that fires."""
+        return max((slot.fire_time for slot in self.slots if slot.outcome == "fired"), default=None)
+
 
 def plan(due: Due, times: Times) -> Plan:
     """Say what a schedule does at ``due.now``; raises what ``times`` raises."""

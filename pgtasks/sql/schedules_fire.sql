@@ -1,8 +1,9 @@
 -- Fires due schedules: the fire rows, the tasks and the next fire times, all in one statement.
 --
 -- Parameters: plans, as arrays of one length: names, planned_froms, expected (the next_fire the
--- plan was made from, NULL when there was none), nexts (the new one); slots, as arrays of one
--- length: slot_names, slot_times, slot_outcomes ('fired' or 'missed'), slot_jitters (seconds);
+-- plan was made from, NULL when there was none), nexts (the new one), lasts (the last slot that
+-- fires, NULL when none does), slot_firsts and slot_lasts (where the plan's slots are in the other
+-- arrays, counted from one); slots: slot_times, slot_fires (false: missed), slot_jitters (seconds);
 -- and locked (whether to leave alone what another scheduler is firing at this moment).
 -- Returns one row: schedules (how many plans were carried out), fired, skipped, missed (slots),
 -- busy (plans that somebody else held the lock of).
@@ -20,22 +21,25 @@
 -- 7074619 is the namespace of schedules within the 64-bit advisory keys.
 -- Overlap "skip" is a unique_key: the living task of the schedule keeps the next one out, by the
 -- same index as everywhere, and the slot is recorded as skipped.
+-- No join of two lists: their lengths are not known when this is planned, and a nested loop over
+-- thousands of each takes seconds.
 WITH plan AS (
-    SELECT p.name, p.planned_from, p.expected, p.next_fire
+    SELECT p.*
     FROM unnest(
-        %(names)s::text[], %(planned_froms)s::timestamptz[], %(expected)s::timestamptz[], %(nexts)s::timestamptz[]
-    ) AS p (name, planned_from, expected, next_fire)
+        %(names)s::text[], %(planned_froms)s::timestamptz[], %(expected)s::timestamptz[], %(nexts)s::timestamptz[],
+        %(lasts)s::timestamptz[], %(slot_firsts)s::integer[], %(slot_lasts)s::integer[]
+    ) AS p (name, planned_from, expected, next_fire, last_fire, slot_first, slot_last)
 ),
 
 free AS MATERIALIZED (
-    SELECT p.name, p.planned_from, p.expected, p.next_fire
+    SELECT p.*
     FROM plan AS p
     WHERE NOT %(locked)s OR pg_try_advisory_xact_lock((7074619::bigint << 32) | (hashtextextended(p.name, 0) & 255))
 ),
 
 mine AS MATERIALIZED (
     SELECT
-        s.name, s.task, s.payload, s.overlap, p.next_fire,
+        s.name, s.task, s.payload, s.overlap, p.next_fire, p.last_fire, p.slot_first, p.slot_last,
         coalesce(s.queue, k.queue, 'default') AS queue,
         coalesce(s.priority, k.priority, 0) AS priority
     FROM free AS p
@@ -49,16 +53,17 @@ mine AS MATERIALIZED (
 
 slots AS MATERIALIZED (
     SELECT
-        m.name, m.task, m.payload, m.queue, m.priority, m.overlap, f.fire_time, f.outcome, f.jitter_s,
-        CASE WHEN f.outcome = 'fired' THEN nextval('pgtasks.tasks_id_seq') END AS task_id
-    FROM unnest(
-        %(slot_names)s::text[], %(slot_times)s::timestamptz[], %(slot_outcomes)s::text[],
-        %(slot_jitters)s::double precision[]
-    ) AS f (name, fire_time, outcome, jitter_s)
-    INNER JOIN mine AS m ON f.name = m.name
+        m.name, m.task, m.payload, m.queue, m.priority, m.overlap, f.fire_time, f.jitter_s,
+        CASE WHEN f.fires THEN nextval('pgtasks.tasks_id_seq') END AS task_id
+    FROM mine AS m
+    CROSS JOIN LATERAL unnest(
+        (%(slot_times)s::timestamptz[])[m.slot_first:m.slot_last],
+        (%(slot_fires)s::boolean[])[m.slot_first:m.slot_last],
+        (%(slot_jitters)s::double precision[])[m.slot_first:m.slot_last]
+    ) AS f (fire_time, fires, jitter_s)
     WHERE NOT EXISTS (
         -- OFFSET keeps this a look by the primary key for each slot, whatever the planner believes.
-        SELECT FROM pgtasks.schedule_fires AS x WHERE x.schedule = f.name AND x.fire_time = f.fire_time OFFSET 0
+        SELECT FROM pgtasks.schedule_fires AS x WHERE x.schedule = m.name AND x.fire_time = f.fire_time OFFSET 0
     )
     ORDER BY m.name, f.fire_time
 ),
@@ -72,41 +77,40 @@ added AS (
         CASE WHEN s.overlap = 'skip' THEN 'schedule:' || s.name END,
         jsonb_build_object('pgtasks.schedule', s.name, 'pgtasks.fire_time', s.fire_time)
     FROM slots AS s
-    WHERE s.outcome = 'fired'
+    WHERE s.task_id IS NOT NULL
     ORDER BY s.name, s.fire_time
     ON CONFLICT (unique_key) WHERE unique_key IS NOT NULL DO NOTHING
     RETURNING id
 ),
 
-fires AS (
-    INSERT INTO pgtasks.schedule_fires (schedule, fire_time, task_id, outcome)
+results AS (
     SELECT
         s.name,
         s.fire_time,
-        a.id,
+        s.task_id,
         CASE
-            WHEN s.outcome = 'missed' THEN 'missed'
-            WHEN a.id IS NULL THEN 'skipped_overlap'
-            ELSE 'fired'
-        END
+            WHEN s.task_id IS NULL THEN 'missed'
+            WHEN s.task_id IN (SELECT a.id FROM added AS a) THEN 'fired'
+            ELSE 'skipped_overlap'
+        END AS outcome
     FROM slots AS s
-    LEFT JOIN added AS a ON s.task_id = a.id
-    RETURNING schedule, fire_time, outcome
 ),
 
-last_slots AS (
-    SELECT f.name, max(f.fire_time) AS fire_time FROM slots AS f WHERE f.outcome = 'fired' GROUP BY f.name
+fires AS (
+    INSERT INTO pgtasks.schedule_fires (schedule, fire_time, task_id, outcome)
+    SELECT r.name, r.fire_time, CASE WHEN r.outcome = 'fired' THEN r.task_id END, r.outcome
+    FROM results AS r
+    RETURNING outcome
 ),
 
 moved AS (
     UPDATE pgtasks.schedules AS s
     SET
         next_fire = m.next_fire,
-        last_fire = coalesce(f.fire_time, s.last_fire),
+        last_fire = coalesce(m.last_fire, s.last_fire),
         problem = NULL,
         problem_at = NULL
     FROM mine AS m
-    LEFT JOIN last_slots AS f ON m.name = f.name
     WHERE s.name = m.name
     RETURNING s.name
 )

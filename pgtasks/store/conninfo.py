@@ -50,9 +50,9 @@ _PLANNER = {
     # Planning a claim anew costs more than running it, and never finds a better plan.
     "plan_cache_mode": "force_generic_plan",
 }
-# The scheduler joins what it plans, in memory, and waits for nobody: what another session keeps
-# locked is its affair, while other schedules are due.
-_SCHEDULE = {**_PLANNER, "enable_hashjoin": "on", "lock_timeout": "500"}
+# The scheduler waits for nobody: what another session keeps locked must not keep the other
+# schedules that are due.
+_SCHEDULE = {**_PLANNER, "lock_timeout": "500"}
 _ENGINE: dict[Part, dict[str, str]] = {
     **dict.fromkeys(("claim", "finish", "heartbeat", "listen"), _PLANNER),
     "schedule": _SCHEDULE,

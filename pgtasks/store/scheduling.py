@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from pgtasks.firing import Due, Plan
@@ -48,7 +49,8 @@ def _due(*values: Any) -> Due:
 
 def fire(plans: Sequence[Plan], *, locked: bool) -> Statement[Fired]:
     """Carry out plans: fire rows, tasks and next fire times in one statement."""
-    slots = [(plan.name, slot) for plan in plans for slot in plan.slots]
+    slots = [slot for plan in plans for slot in plan.slots]
+    ends = list(accumulate(len(plan.slots) for plan in plans))
     return Statement(
         sql("schedules_fire"),
         {
@@ -56,10 +58,12 @@ def fire(plans: Sequence[Plan], *, locked: bool) -> Statement[Fired]:
             "planned_froms": [plan.planned_from for plan in plans],
             "expected": [plan.expected for plan in plans],
             "nexts": [plan.next_fire for plan in plans],
-            "slot_names": [name for name, _ in slots],
-            "slot_times": [slot.fire_time for _, slot in slots],
-            "slot_outcomes": [slot.outcome for _, slot in slots],
-            "slot_jitters": [slot.jitter_s for _, slot in slots],
+            "lasts": [plan.last_fire for plan in plans],
+            "slot_firsts": [end - len(plan.slots) + 1 for plan, end in zip(plans, ends, strict=True)],
+            "slot_lasts": ends,
+            "slot_times": [slot.fire_time for slot in slots],
+            "slot_fires": [slot.outcome == "fired" for slot in slots],
+            "slot_jitters": [slot.jitter_s for slot in slots],
             "locked": locked,
         },
         Fired,

@@ -1,0 +1,359 @@
+"""The scheduler's rounds: how many there are, what they leave alone, and what one bad schedule costs the others."""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import LiteralString
+
+import psycopg
+import pytest
+
+from pgtasks.engine.scheduler import BATCH_MAX, Scheduler
+from pgtasks.errors import DatabaseUnavailable
+from tests.database import Connection, Server, rows, value
+from tests.schedules.helpers import (
+    CountingLink,
+    Rig,
+    add,
+    assert_paired,
+    connect,
+    fired,
+    make_due,
+    outcomes,
+    problem,
+    until,
+)
+
+NEXT_YEAR = "0 0 1 1 *"
+KEY = "(7074619::bigint << 32) | (hashtextextended(s.name, 0) & 255)"
+
+
+async def test_it_sleeps_until_the_next_fire(dsn: str, connection: Connection) -> None:
+    """Two statements per slot, not more: no polling in between."""
+    add(connection, "s", "@every 2s")
+    async with Rig(dsn) as rig:
+        await until(lambda: fired(connection, "s") == 1)
+        before = rig.statements
+        await until(lambda: fired(connection, "s") == 3)
+        # Each slot: found nothing yet at most twice, read, fired.
+        assert rig.statements - before <= 2 * 5
+    late = "SELECT max(fired_at - fire_time) < interval '0.5 s' FROM pgtasks.schedule_fires"
+    assert value(connection, late)
+    assert_paired(connection)
+
+
+async def test_without_schedules_it_asks_once(dsn: str, connection: Connection) -> None:
+    """And then not for fifteen seconds; but it is there at once when somebody adds one."""
+    async with Rig(dsn) as rig:
+        await asyncio.sleep(1.5)
+        assert rig.statements == 1
+        assert 14.0 < await rig.schedulers[0].round() <= 15.0
+    add(connection, "far away", NEXT_YEAR)
+    scheduler = Scheduler(rig.links[0], random.Random(), lambda: True)
+    assert await scheduler.round() == 0.0
+    assert await scheduler.round() == 15.0
+    deaf = Scheduler(rig.links[0], random.Random(), lambda: False)
+    assert await deaf.round() == 1.0
+    await rig.links[0].close()
+
+
+async def test_a_change_ends_the_sleep(dsn: str, connection: Connection) -> None:
+    """`changed` is what the listener sets when the trigger notifies."""
+    async with Rig(dsn) as rig, await psycopg.AsyncConnection.connect(dsn, autocommit=True) as listening:
+        await listening.execute("LISTEN pgtasks_schedules")
+        await until(lambda: rig.statements == 1)
+        began = time.monotonic()
+        add(connection, "s", "@every 1s")
+        async for _ in listening.notifies(timeout=2.0, stop_after=1):
+            rig.schedulers[0].changed.set()
+        await until(lambda: fired(connection, "s"), 3.0)
+        assert time.monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize(
+    ("change", "notices"),
+    [
+        ("INSERT INTO pgtasks.schedules (name, expression, task) VALUES ('t', '@daily', 'echo')", 1),
+        ("UPDATE pgtasks.schedules SET expression = '@hourly'", 1),
+        ("UPDATE pgtasks.schedules SET timezone = 'Asia/Tokyo'", 1),
+        ("UPDATE pgtasks.schedules SET enabled = false", 1),
+        ("UPDATE pgtasks.schedules SET next_fire = now()", 0),
+        ("UPDATE pgtasks.schedules SET payload = '{}'", 0),
+        ("DELETE FROM pgtasks.schedules", 0),
+    ],
+)
+def test_which_changes_are_announced(dsn: str, connection: Connection, change: LiteralString, notices: int) -> None:
+    """Those of the plan, and not what the schedulers themselves write at every slot."""
+    add(connection, "s", NEXT_YEAR)
+    with psycopg.connect(dsn, autocommit=True) as listening:
+        listening.execute("LISTEN pgtasks_schedules")
+        connection.execute(change)
+        assert len(list(listening.notifies(timeout=0.1))) == notices
+
+
+@contextmanager
+def held(dsn: str, lock: str) -> Iterator[None]:
+    """Hold the advisory keys of all schedules in another session, in a transaction or without."""
+    with psycopg.connect(dsn) as other:
+        rows(other, f"SELECT pg_advisory_{lock}({KEY}) FROM pgtasks.schedules AS s")
+        if "xact" not in lock:
+            other.commit()
+        yield
+        other.rollback()
+
+
+@pytest.mark.parametrize("lock", ["lock", "lock_shared", "xact_lock", "xact_lock_shared"])
+async def test_a_stranger_who_holds_our_keys_delays_little(dsn: str, connection: Connection, lock: str) -> None:
+    """Half a second, not two slots; and not one statement more than the second try."""
+    for number in range(5):
+        add(connection, f"s{number}")
+    with held(dsn, lock):
+        async with Rig(dsn, 3):
+            await until(lambda: all(fired(connection, f"s{number}") >= 2 for number in range(5)))
+        late = value(connection, "SELECT max(fired_at - fire_time) FROM pgtasks.schedule_fires")
+        assert late.total_seconds() < 0.9
+    assert_paired(connection)
+
+
+async def test_bad_rows_are_flagged_and_the_others_fire(dsn: str, connection: Connection) -> None:
+    """K-06: by plain SQL anything gets in; each says what is wrong with it, and is asked about once a minute."""
+    bad = {
+        "never": ("0 0 30 2 *", "UTC"),
+        "fields": ("* * * *", "UTC"),
+        "junk": ("'; DROP TABLE x; --", "UTC"),
+        "zone": ("* * * * *", "Mars/Olympus"),
+        "path": ("* * * * *", "../../etc/passwd"),
+        "seconds": ("* * * * * *", "UTC"),
+    }
+    for name, (expression, timezone) in bad.items():
+        add(connection, name, expression, timezone=timezone)
+    add(connection, "good")
+    async with Rig(dsn) as rig:
+        await until(lambda: fired(connection, "good") >= 3)
+        assert rig.statements < 25
+    assert all(problem(connection, name) for name in bad)
+    assert "timezone" in problem(connection, "zone")
+    assert problem(connection, "good") is None
+    assert gone_quiet(connection)
+    # Mended, it fires; and so does one that another host could plan after all, a minute later.
+    rows(connection, "UPDATE pgtasks.schedules SET expression = '@every 1s' WHERE name = 'never'")
+    assert problem(connection, "never") is None
+    rows(
+        connection,
+        "UPDATE pgtasks.schedules SET problem_at = problem_at - interval '61 s' WHERE name = 'zone'",
+    )
+    assert not gone_quiet(connection)
+    async with Rig(dsn):
+        await until(lambda: fired(connection, "never") and gone_quiet(connection))
+
+
+def gone_quiet(connection: Connection) -> bool:
+    """Tell whether everything with a problem was looked at within the minute."""
+    return bool(
+        value(
+            connection,
+            "SELECT count(*) = 0 FROM pgtasks.schedules"
+            " WHERE problem IS NOT NULL AND problem_at < clock_timestamp() - interval '1 minute'",
+        )
+    )
+
+
+async def test_one_that_is_refused_does_not_stop_the_others(dsn: str, connection: Connection) -> None:
+    """A CHECK on tasks refuses its rows: its slots are recorded as missed, it says why, and it goes on later."""
+    for number in range(30):
+        add(connection, f"s{number}", "@every 2s")
+    add(connection, "bad", "@every 2s", task="bad")
+    connection.execute("ALTER TABLE pgtasks.tasks ADD CONSTRAINT no_bad CHECK (name <> 'bad')")
+    try:
+        async with Rig(dsn, 2) as rig:
+            await until(lambda: all(fired(connection, f"s{number}") >= 2 for number in range(30)))
+            await until(lambda: outcomes(connection, "bad")[:2] == ["missed", "missed"])
+            assert rig.statements < 150
+        assert "no_bad" in problem(connection, "bad")
+        assert {problem(connection, f"s{number}") for number in range(30)} == {None}
+    finally:
+        connection.execute("ALTER TABLE pgtasks.tasks DROP CONSTRAINT no_bad")
+    async with Rig(dsn):
+        await until(lambda: fired(connection, "bad"))
+    assert problem(connection, "bad") is None
+    assert_paired(connection)
+
+
+async def test_one_whose_key_is_in_flight_does_not_stop_the_others(dsn: str, connection: Connection) -> None:
+    """Somebody's open transaction has a task with its unique key: it waits a minute, the others do not."""
+    for number in range(10):
+        add(connection, f"s{number}", "@every 1s")
+    add(connection, "stuck", "@every 1s", overlap="skip")
+    with psycopg.connect(dsn) as other:
+        rows(other, "SELECT pgtasks.enqueue('echo', unique_key => 'schedule:stuck')")
+        async with Rig(dsn, 2):
+            await until(lambda: all(fired(connection, f"s{number}") >= 3 for number in range(10)), 15.0)
+            await until(lambda: problem(connection, "stuck"))
+    assert "lock timeout" in problem(connection, "stuck")
+    assert outcomes(connection, "stuck") == []
+    # Nothing of it is lost: the slots are still due.
+    rows(connection, "UPDATE pgtasks.schedules SET problem_at = NULL")
+    async with Rig(dsn):
+        await until(lambda: outcomes(connection, "stuck"))
+    assert problem(connection, "stuck") is None
+    assert_paired(connection)
+
+
+async def test_one_that_is_being_edited_costs_no_busy_loop(dsn: str, connection: Connection) -> None:
+    """An open transaction has its row: the others fire on time, and there are few rounds."""
+    add(connection, "edited")
+    with psycopg.connect(dsn) as other:
+        make_due(connection, 1.0, "edited")
+        rows(other, "SELECT 1 FROM pgtasks.schedules WHERE name = 'edited' FOR UPDATE")
+        async with Rig(dsn) as rig:
+            await asyncio.sleep(3.0)
+            assert rig.statements < 3 * 14
+            add(connection, "free")
+            rig.schedulers[0].changed.set()
+            await until(lambda: fired(connection, "free") >= 2)
+            late = value(connection, "SELECT max(fired_at - fire_time) FROM pgtasks.schedule_fires")
+            assert late.total_seconds() < 0.6
+            assert outcomes(connection, "edited") == []
+            other.rollback()
+            await until(lambda: fired(connection, "edited"), 3.0)
+
+
+async def test_a_database_that_went_away_loses_no_slot(dsn: str, connection: Connection) -> None:
+    """The round fails as a whole and is tried again; slots are caught up by the policy."""
+    add(connection, "s", missed="all")
+    link = CountingLink(dsn)
+    scheduler = Scheduler(link, random.Random(), lambda: True)
+    await scheduler.round()
+    rows(
+        connection,
+        "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_activity WHERE application_name LIKE 'pgtasks/schedule%'",
+    )
+    with pytest.raises(DatabaseUnavailable):
+        await scheduler.round()
+    await asyncio.sleep(1.1)
+    await scheduler.round()
+    assert fired(connection, "s") >= 1
+    await link.close()
+
+
+@pytest.mark.slow
+async def test_five_thousand_at_one_moment(dsn: str, connection: Connection) -> None:
+    """K-16: in batches, each slot once, by several schedulers that begin at different ends."""
+    count, schedulers = 5000, 8
+    rows(
+        connection,
+        "INSERT INTO pgtasks.schedules (name, expression, task, missed)"
+        " SELECT 's' || n, '0 0 * * *', 'echo', 'latest' FROM generate_series(1, %s) AS n",
+        count,
+    )
+    rows(
+        connection,
+        "UPDATE pgtasks.schedules SET planned_from = date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
+        " - interval '1 s', next_fire = date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
+    )
+    began = time.monotonic()
+    async with Rig(dsn, schedulers) as rig:
+        left = "SELECT count(*) FROM pgtasks.schedules WHERE next_fire <= now()"
+        await until(lambda: value(connection, left) == 0, 60.0)
+        took_s = time.monotonic() - began
+        sent = rig.statements
+    print(f"{count} schedules, {schedulers} schedulers: {took_s:.2f} s, {sent} statements")  # noqa: T201 - a figure
+    assert value(connection, "SELECT count(*) FROM pgtasks.schedule_fires WHERE outcome = 'fired'") == count
+    assert_paired(connection)
+    # Ten batches if nobody ever collided; far from one statement per schedule however they do.
+    assert count // BATCH_MAX <= sent < 400
+    locks = value(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
+    assert locks == 0
+
+
+async def test_a_year_of_seconds_times_a_hundred(dsn: str, connection: Connection) -> None:
+    """After a long stop the first round is bounded in slots and in time; the others' turn comes soon."""
+    for number in range(100):
+        add(connection, f"s{number}", "* * * * * *", seconds=True)
+    make_due(connection, 365 * 86400)
+    link = CountingLink(dsn)
+    scheduler = Scheduler(link, random.Random(), lambda: True)
+    began = time.monotonic()
+    await scheduler.round()
+    assert time.monotonic() - began < 5.0
+    assert 1000 <= value(connection, "SELECT count(*) FROM pgtasks.schedule_fires") <= 6000
+    await link.close()
+
+
+async def test_planning_does_not_hold_up_the_event_loop(dsn: str, connection: Connection) -> None:
+    """Claims, heartbeats and completions go on while a catch-up is planned."""
+    for number in range(20):
+        add(connection, f"s{number}", "* * * * * *", seconds=True)
+    make_due(connection, 365 * 86400)
+    link = CountingLink(dsn)
+    round_ = asyncio.create_task(Scheduler(link, random.Random(), lambda: True).round())
+    longest_s = 0.0
+    while not round_.done():
+        began = time.monotonic()
+        await asyncio.sleep(0.005)
+        longest_s = max(longest_s, time.monotonic() - began)
+    await round_
+    assert longest_s < 0.25
+    await link.close()
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Apia", "<+03>-3"])
+async def test_the_servers_time_zone_does_not_matter(server: Server, fresh_database: str, zone: LiteralString) -> None:
+    """Behind a transaction pooler the session has the server's settings; times are compared in UTC."""
+    server.alter(fresh_database, f"SET timezone = '{zone}'")
+    with psycopg.connect(fresh_database, autocommit=True) as connection:
+        add(connection, "s", missed="all")
+        add(connection, "far", NEXT_YEAR)
+        link = CountingLink(fresh_database, pooler="transaction")
+        scheduler = Scheduler(link, random.Random(), lambda: True)
+        deadline = time.monotonic() + 8.0
+        while fired(connection, "s") < 2 and time.monotonic() < deadline:
+            delay_s = await scheduler.round()
+            assert delay_s <= 1.01
+            await asyncio.sleep(delay_s)
+        await link.close()
+        assert fired(connection, "s") >= 2
+        assert_paired(connection)
+
+
+def test_a_schedule_is_removed_and_made_anew_all_the_time(dsn: str, connection: Connection) -> None:
+    """K-12: five schedulers at the boundary, 200 removals: nothing fires after one, nobody fails."""
+    stop = threading.Event()
+    after: list[int] = []
+
+    def churn() -> None:
+        with psycopg.connect(dsn, autocommit=True) as mine:
+            for _ in range(200):
+                add(mine, "s")
+                make_due(mine, 1.0, "s")
+                time.sleep(0.005)
+                rows(mine, "DELETE FROM pgtasks.schedules WHERE name = 's'")
+                count = "SELECT count(*) FROM pgtasks.tasks"
+                first = value(mine, count)
+                after.append(value(mine, count) - first)
+        stop.set()
+
+    async def fire() -> None:
+        links = [CountingLink(dsn) for _ in range(5)]
+        schedulers = [Scheduler(link, random.Random(), lambda: True) for link in links]
+
+        async def work(one: Scheduler) -> None:
+            while not stop.is_set():
+                await one.round()
+
+        await asyncio.gather(*map(work, schedulers))
+        for link in links:
+            await link.close()
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    asyncio.run(fire())
+    thread.join()
+    assert set(after) == {0}
+    assert_paired(connection)
+    assert outcomes(connection, "s")
+    with connect(dsn) as mine:
+        assert value(mine, "SELECT count(*) FROM pgtasks.schedules") == 0
