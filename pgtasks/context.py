@@ -75,7 +75,12 @@ class Context:
     def fire_time(self) -> datetime | None:
         """The slot of the schedule that this task stands for, in UTC; it may have started later."""
         found = self.headers.get("pgtasks.fire_time")
-        return datetime.fromisoformat(found).astimezone(UTC) if isinstance(found, str) else None
+        try:
+            slot = datetime.fromisoformat(found) if isinstance(found, str) else None
+            return None if slot is None or slot.tzinfo is None else slot.astimezone(UTC)
+        except (ValueError, OverflowError):
+            # Whoever enqueues may write headers.
+            return None
 
     def remaining_s(self) -> float | None:
         """Give the seconds left until the timeout, None without one."""
