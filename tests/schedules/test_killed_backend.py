@@ -76,6 +76,7 @@ def kill_after(connection: Connection, delay_s: float, firing: threading.Thread)
     firing.join()
 
 
+@pytest.mark.timeout(300)
 def test_killed_at_any_moment(dsn: str, connection: Connection) -> None:
     """Also before, after, and in the commit, whose reply may be lost; afterwards every slot is there once."""
     rng = random.Random(20)

@@ -1,0 +1,54 @@
+"""Worker and scheduler processes that are killed and started again while schedules fire."""
+
+import random
+import time
+import types
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Self
+
+from tests.workers import WorkerProcess
+
+APP = "tests.apps.basic:app"
+Start = Callable[[], WorkerProcess]
+
+
+class Fleet:
+    """So many processes, each started anew when it is killed; a context manager that kills all."""
+
+    def __init__(self, starts: list[Start], seed: int) -> None:
+        self._starts, self._rng, self._stack = starts, random.Random(seed), ExitStack()
+        self.processes: list[WorkerProcess] = []
+        self.kills = 0
+
+    def __enter__(self) -> Self:
+        self.processes = [self._stack.enter_context(start()) for start in self._starts]
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: types.TracebackType | None
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def kill_one(self) -> None:
+        """Kill a random one, and start another in its place."""
+        index = self._rng.randrange(len(self.processes))
+        self.processes[index].kill()
+        self.processes[index] = self._stack.enter_context(self._starts[index]())
+        self.kills += 1
+
+    def kill_for(self, seconds: float, every_s: float) -> None:
+        """Kill random ones at random moments for some time."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            time.sleep(every_s * (0.5 + self._rng.random()))
+            self.kill_one()
+
+    def outputs(self) -> str:
+        """Give what the living ones printed."""
+        return "\n".join(process.output() for process in self.processes)
+
+
+def worker(dsn: str, *flags: str, env: dict[str, str] | None = None) -> Start:
+    """Give what starts a small worker."""
+    return lambda: WorkerProcess(APP, dsn, "--concurrency=2", *flags, env=env)
