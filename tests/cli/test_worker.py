@@ -23,8 +23,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[WorkerSettings]]:
     """What the engine was started with; it returns 7 at once."""
     calls: list[WorkerSettings] = []
 
-    def run(app: App, settings: WorkerSettings) -> int:
+    def run(app: App, settings: WorkerSettings, label: str) -> int:
         assert "add" in app.handlers
+        assert label == "tests.apps.basic:app"
         calls.append(settings)
         return 7
 
@@ -44,7 +45,7 @@ def test_flags_win_over_the_environment(
     monkeypatch.setenv("PGTASKS_CONCURRENCY", "3")
     monkeypatch.setenv("PGTASKS_LEASE", "9")
     ran = pgtasks("worker", "tests.apps.basic:app", "-q", "mail:4", "--queue", "default", "--lease", "12.5", "--drain",
-                  "--log-format", "json", "--pooler", "transaction", "--safety-poll", "1")  # fmt: skip
+                  "--log-format", "json", "--pooler", "transaction", "--safety-poll", "1", "--no-scheduler")  # fmt: skip
     assert ran.code == 7
     (settings,) = started
     assert settings == WorkerSettings(
@@ -56,6 +57,7 @@ def test_flags_win_over_the_environment(
         log_format="json",
         pooler="transaction",
         safety_poll_s=1.0,
+        scheduler=False,
     )
 
 
