@@ -162,13 +162,7 @@ class Worker:
         self._completer = Completer(self._finish_link, self.info.id, leases, settings.concurrency // 2)
         self.executor = Executor(app, slots, leases, self._completer.add)
         self._heartbeat = Heartbeat(
-            Link(
-                dsn,
-                "heartbeat",
-                worker=tag,
-                pooler=settings.pooler,
-                deadline_s=beat_deadline_s(settings.lease_s),
-            ),
+            Link(dsn, "heartbeat", worker=tag, pooler=settings.pooler, deadline_s=beat_deadline_s(settings.lease_s)),
             self.info,
             leases,
             self.executor,
@@ -181,7 +175,7 @@ class Worker:
             wanted=settings.pooler == "none",
             notify=lambda channel: self._finish_link.fetch_all(statements.notify(channel)),
             on_cancel=self.executor.cancel,
-            on_schedules=self._schedules_changed,
+            on_schedules=lambda: self._scheduler.changed.set(),
         )
         self._scheduler = Scheduler(self._schedule_link, rng, lambda: self._bell.hears)
         self._claimer = Claimer(
@@ -262,9 +256,6 @@ class Worker:
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
-
-    def _schedules_changed(self) -> None:
-        self._scheduler.changed.set()
 
     def on_signal(self, number: int) -> None:
         """Begin to stop; what a second and a third signal mean is in the module's docstring."""

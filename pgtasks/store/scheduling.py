@@ -101,4 +101,4 @@ def sync(deployment: str, schedules: Sequence[ScheduleDefinition]) -> Statement[
 
 def prune_fires(*, keep_days: int, limit: int) -> Statement[int]:
     """Forget old fires, a bounded batch at a time."""
-    return Statement(sql("fires_prune"), {"keep_days": keep_days, "limit": limit}, int)
+    return Statement(sql("schedule_fires_prune"), {"keep_days": keep_days, "limit": limit}, int)

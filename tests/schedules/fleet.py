@@ -41,7 +41,7 @@ class Fleet:
         """Kill random ones at random moments for some time."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
-            time.sleep(every_s * (0.5 + self._rng.random()))
+            time.sleep(every_s * (0.5 + self._rng.random()))  # how long they live is the experiment
             self.kill_one()
 
     def outputs(self) -> str:

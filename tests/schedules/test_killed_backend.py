@@ -71,7 +71,7 @@ def kill_after(connection: Connection, delay_s: float, firing: threading.Thread)
     """Start a thread that fires, and end its session a moment after that is there."""
     firing.start()
     wait_until(lambda: rows(connection, SESSIONS) or not firing.is_alive(), interval_s=0.001)
-    time.sleep(delay_s)
+    time.sleep(delay_s)  # any moment of the statement is to be hit
     rows(connection, f"SELECT pg_terminate_backend(pid, 5000) FROM ({SESSIONS}) AS s")
     firing.join()
 

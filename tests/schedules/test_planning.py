@@ -165,7 +165,7 @@ EXPRESSIONS = [
     ("*/20 59 23 * * *", True),
     ("0 9 * * MON-FRI", False),
 ]
-INSTANTS = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - bounds
+INSTANTS = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001 - bounds are naive
 
 
 @given(

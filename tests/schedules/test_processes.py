@@ -51,7 +51,7 @@ def test_random_kills(dsn: str, connection: Connection) -> None:
         connection,
         "SELECT count(*), count(DISTINCT fire_time), max(fired_at - fire_time) FROM pgtasks.schedule_fires",
     )[0]
-    print(  # noqa: T201 - figures
+    print(  # noqa: T201 - the figures of this run
         f"{processes} workers, {fleet.kills} kills: {count} fires of {slots} slots,"
         f" worst {worst.total_seconds():.2f} s late, p99 {value(connection, late).total_seconds():.3f} s"
     )
@@ -69,7 +69,7 @@ def test_twelve_schedulers_and_purged_tasks(dsn: str, connection: Connection) ->
         until = time.monotonic() + 60.0
         while value(connection, "SELECT count(DISTINCT fire_time) FROM pgtasks.schedule_fires") < 5:
             rows(connection, "DELETE FROM pgtasks.history")
-            time.sleep(0.02)
+            time.sleep(0.02)  # the purges come all the time, not as fast as they can
             assert time.monotonic() < until, fleet.outputs()
         for process in fleet.processes:
             process.terminate()
@@ -90,13 +90,13 @@ def test_a_process_that_stood_still(dsn: str, connection: Connection) -> None:
     with WorkerProcess(APP, dsn, "--concurrency=2", "--log-level=info") as process:
         wait_until(lambda: fired(connection, "all") >= 2, hint=process.output)
         process.signal(signal.SIGSTOP)
-        time.sleep(4.2)
+        time.sleep(4.2)  # several slots pass while it stands still
         before = len(outcomes(connection, "all"))
         process.signal(signal.SIGCONT)
         wait_until(lambda: len(outcomes(connection, "all")) >= before + 5, hint=process.output)
         used = cpu_s(process.pid)
         lines = len(process.output().splitlines())
-        time.sleep(2.0)
+        time.sleep(2.0)  # the span in which it must not spin
         assert cpu_s(process.pid) - used < 0.5
         assert len(process.output().splitlines()) - lines <= 6
     assert gaps(connection) == []
@@ -131,11 +131,11 @@ def test_a_worker_hears_of_a_new_schedule(dsn: str, connection: Connection) -> N
     """It sleeps with nothing to do, for fifteen seconds; a plain INSERT wakes it."""
     with WorkerProcess(APP, dsn, "--concurrency=2") as process:
         process.wait_ready()
-        time.sleep(1.5)
+        time.sleep(1.5)  # its first look, and a deaf one's second
         sessions = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgtasks/schedule%%'"
         last = f"SELECT max(query_start) FROM pg_stat_activity WHERE pid IN ({sessions})"
         asked = value(connection, last)
-        time.sleep(1.5)
+        time.sleep(1.5)  # the span in which it must not ask
         assert value(connection, last) == asked
         add(connection, "s")
         began = time.monotonic()

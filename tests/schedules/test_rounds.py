@@ -260,7 +260,7 @@ async def test_five_thousand_at_one_moment(dsn: str, connection: Connection) -> 
         await until(lambda: value(connection, left) == 0, 60.0)
         took_s = time.monotonic() - began
         sent = rig.statements
-    print(f"{count} schedules, {schedulers} schedulers: {took_s:.2f} s, {sent} statements")  # noqa: T201 - a figure
+    print(f"{count} schedules, {schedulers} schedulers: {took_s:.2f} s, {sent} statements")  # noqa: T201 - the figures of this run
     assert value(connection, "SELECT count(*) FROM pgtasks.schedule_fires WHERE outcome = 'fired'") == count
     assert_paired(connection)
     # Ten batches if nobody ever collided; far from one statement per schedule however they do.
@@ -329,7 +329,7 @@ def test_a_schedule_is_removed_and_made_anew_all_the_time(dsn: str, connection: 
             for _ in range(200):
                 add(mine, "s")
                 make_due(mine, 1.0, "s")
-                time.sleep(0.005)
+                time.sleep(0.005)  # so that schedulers meet it
                 rows(mine, "DELETE FROM pgtasks.schedules WHERE name = 's'")
                 count = "SELECT count(*) FROM pgtasks.tasks"
                 first = value(mine, count)
