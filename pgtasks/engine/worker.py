@@ -168,6 +168,7 @@ class Worker:
             self.executor,
             random.Random(),
         )
+        self._scheduler = Scheduler(self._schedule_link, rng, lambda: self._bell.hears)
         self._bell = Bell(
             dsn,
             list(self.info.queues),
@@ -175,9 +176,8 @@ class Worker:
             wanted=settings.pooler == "none",
             notify=lambda channel: self._finish_link.fetch_all(statements.notify(channel)),
             on_cancel=self.executor.cancel,
-            on_schedules=lambda: self._scheduler.changed.set(),
+            on_schedules=self._scheduler.changed.set,
         )
-        self._scheduler = Scheduler(self._schedule_link, rng, lambda: self._bell.hears)
         self._claimer = Claimer(
             self._claim_link,
             self._bell,
