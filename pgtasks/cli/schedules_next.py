@@ -62,6 +62,8 @@ def _find(
         raise ConfigError("--timezone and --seconds are for an expression; a schedule has its own")
     with connected(dsn) as connection:
         one = schedules_known.read(connection, what)
+    if not one.enabled:
+        sys.stderr.write(f"note: schedule {escape(what)} is paused; these are its fires if it were not\n")
     return one.name, schedules_known.times(one), one.now
 
 

@@ -1,12 +1,14 @@
 """`pgtasks schedules backfill`: past slots are fired once each, and never what has fired."""
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
 from pgtasks.cli import schedules_backfill
 from tests.cli.conftest import Ran, Run
-from tests.database import Connection, rows, value
+from tests.database import Connection, rows, value, wait_until
+from tests.workers import environment, program, start
 
 pytestmark = pytest.mark.pg
 
@@ -165,3 +167,35 @@ def test_tasks_that_must_not_overlap_are_not_backfilled_unasked(
     assert "--allow-overlap" in ran.err
     assert value(connection, "SELECT count(*) FROM pgtasks.schedule_fires") == 0
     assert hourly("--allow-overlap").out == "24 fired, 0 already there\n"
+
+
+def test_beside_another_backfill_and_a_scheduler_each_slot_fires_once(
+    pgtasks: Run, dsn: str, connection: Connection, tmp_path: Path
+) -> None:
+    """The slots meet at the end of the span, where the scheduler fires, and everywhere else."""
+    pgtasks("schedules", "add", "often", "@every 1s", "t")
+    logs = [tmp_path / f"log{number}" for number in range(3)]
+    with logs[0].open("wb") as output:
+        scheduler = start([program(), "scheduler"], environment(dsn), output.fileno())
+    backfill = [program(), "schedules", "backfill", "often", "--from", "30m", "--limit", "5000"]
+    processes = [scheduler]
+    try:
+        wait_until(lambda: value(connection, "SELECT count(*) FROM pgtasks.schedule_fires") > 0, 15)
+        for log in logs[1:]:
+            with log.open("wb") as output:
+                processes.append(start(backfill, environment(dsn), output.fileno()))
+        assert [process.wait(30) for process in processes[1:]] == [0, 0], [log.read_text() for log in logs]
+        wait_until(
+            lambda: value(connection, "SELECT max(fire_time) > now() - interval '1 s' FROM pgtasks.schedule_fires")
+        )
+    finally:
+        for process in processes:
+            process.terminate()
+            process.wait(15)
+    fired = sum(int(log.read_text().split()[0].replace(",", "")) for log in logs[1:])
+    found = rows(connection, "SELECT fire_time, task_id FROM pgtasks.schedule_fires WHERE outcome = 'fired' ORDER BY 1")
+    assert 1790 <= fired <= len(found)
+    assert (found[-1][0] - found[0][0]).total_seconds() == len(found) - 1
+    assert sorted(task for _, task in found) == [
+        id for (id,) in rows(connection, "SELECT id FROM pgtasks.tasks ORDER BY 1")
+    ]

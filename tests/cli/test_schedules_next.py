@@ -76,6 +76,9 @@ def test_a_schedule_by_name(pgtasks: Run, connection: Connection) -> None:
     ran = pgtasks("schedules", "next", "nightly report", "--from", "2025-11-01T12:00:00Z", "-n", "1", "--json")
     assert ran.json["name"] == "nightly report"
     assert ran.json["fires"] == ["2025-11-02T05:30:00Z"]
+    assert "paused" not in ran.err
+    rows(connection, "UPDATE pgtasks.schedules SET enabled = false")
+    assert "is paused" in pgtasks("schedules", "next", "nightly report").err
     odd = pgtasks("schedules", "next", "odd")
     assert odd.code == 1
     assert "minute" in odd.err

@@ -45,7 +45,8 @@ def test_flags_win_over_the_environment(
     monkeypatch.setenv("PGTASKS_CONCURRENCY", "3")
     monkeypatch.setenv("PGTASKS_LEASE", "9")
     ran = pgtasks("worker", "tests.apps.basic:app", "-q", "mail:4", "--queue", "default", "--lease", "12.5", "--drain",
-                  "--log-format", "json", "--pooler", "transaction", "--safety-poll", "1", "--no-scheduler")  # fmt: skip
+                  "--no-scheduler", "--log-format", "json", "--pooler", "transaction", "--safety-poll",
+                  "1")  # fmt: skip
     assert ran.code == 7
     (settings,) = started
     assert settings == WorkerSettings(
