@@ -12,6 +12,7 @@ from pgtasks.errors import DatabaseError
 from pgtasks.store import session, statements
 from tests.database import Connection, wait_until
 from tests.schema.conftest import AddRevision
+from tests.schema.revisions import HEAD, NEXT
 
 UP, DOWN = "ALTER TABLE pgtasks.tasks ADD COLUMN more integer", "ALTER TABLE pgtasks.tasks DROP COLUMN more"
 CLAIM_S_MAX = 2.0
@@ -41,13 +42,13 @@ def test_claims_go_on_while_a_reader_keeps_a_migration_waiting(fresh_database: s
         deadline = time.monotonic() + 15
         while len(said) < 4 and time.monotonic() < deadline:
             slowest = max(slowest, claim(worker))
-        assert schema.check(fresh_database).revision == "0001"
+        assert schema.check(fresh_database).revision == HEAD
     migration.join(15)
     assert 0.3 < slowest < CLAIM_S_MAX
-    expected = f"trying 0002 again in a moment: pid {pid} () is in the way: idle in transaction"
+    expected = f"trying {NEXT} again in a moment: pid {pid} () is in the way: idle in transaction"
     assert all(line.startswith(expected.replace("()", "(client backend)")) for line in said[1:]), said
     assert "last statement: SELECT count(*) /* a long report */ FROM pgtasks.tasks" in said[-1]
-    assert schema.check(fresh_database).revision == "0002"
+    assert schema.check(fresh_database).revision == NEXT
 
 
 def test_it_gives_up_in_the_end_and_names_who_is_in_the_way(fresh_database: str, add_revision: AddRevision) -> None:
@@ -60,7 +61,7 @@ def test_it_gives_up_in_the_end_and_names_who_is_in_the_way(fresh_database: str,
             schema.migrate(fresh_database, lock_wait_s=0.5)
     assert caught.value.sqlstate == "55P03"
     assert str(caught.value).isprintable()
-    assert schema.check(fresh_database).revision == "0001"
+    assert schema.check(fresh_database).revision == HEAD
 
 
 def test_a_deadlock_with_somebody_is_tried_again(fresh_database: str, add_revision: AddRevision) -> None:
@@ -79,8 +80,8 @@ def test_a_deadlock_with_somebody_is_tried_again(fresh_database: str, add_revisi
         wait_until(lambda: is_locked(fresh_database, "pgtasks.queues"))
         other.execute("LOCK TABLE pgtasks.queues")
     migration.join(10)
-    assert any(line.startswith("trying 0002 again") for line in said)
-    assert schema.check(fresh_database).revision == "0002"
+    assert any(line.startswith(f"trying {NEXT} again") for line in said)
+    assert schema.check(fresh_database).revision == NEXT
 
 
 def test_a_migrator_is_never_in_its_own_way(fresh_database: str, add_revision: AddRevision) -> None:
@@ -88,7 +89,7 @@ def test_a_migrator_is_never_in_its_own_way(fresh_database: str, add_revision: A
     add_revision("LOCK TABLE pgtasks.schema_version", "")
     said: list[str] = []
     schema.migrate(fresh_database, on_progress=said.append)
-    assert said == ["migrating to 0002: more"]
+    assert said == [f"migrating to {NEXT}: more"]
 
 
 def is_locked(dsn: str, table: str) -> bool:

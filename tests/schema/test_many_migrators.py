@@ -15,6 +15,7 @@ from tests.database import rows, value, wait_until
 from tests.schema import snapshot
 from tests.schema.conftest import AddRevision
 from tests.schema.migrators import Migrator
+from tests.schema.revisions import ALL, HEAD, NEXT, STEPS
 
 SLEEPS = "SELECT pg_sleep(600);"
 
@@ -44,7 +45,7 @@ def test_a_first_migrator_that_was_killed_leaves_nothing(empty_dsn: str, tmp_pat
     wait_until(lambda: not in_the_middle(empty_dsn))
     assert snapshot.describe(empty_dsn) == ""
     upgrade.write_text(text)
-    assert schema.migrate(empty_dsn).applied == ("0001",)
+    assert schema.migrate(empty_dsn).applied == ALL
     assert snapshot.difference(expected(), snapshot.describe(empty_dsn)) == ""
 
 
@@ -59,9 +60,9 @@ def test_a_later_migrator_that_was_killed_is_healed_by_the_next(
     migrator = Migrator(empty_dsn, folder, tmp_path / "log")
     wait_until(lambda: in_the_middle(empty_dsn), hint=migrator.output)
     migrator.kill()
-    assert schema.check(empty_dsn).revision == "0001"
-    (folder / "versions" / "0002_more.up.sql").write_text("CREATE TABLE pgtasks.more (id bigint)")
-    assert schema.migrate(empty_dsn).applied == ("0002",)
+    assert schema.check(empty_dsn).revision == HEAD
+    (folder / "versions" / f"{NEXT}_more.up.sql").write_text("CREATE TABLE pgtasks.more (id bigint)")
+    assert schema.migrate(empty_dsn).applied == (NEXT,)
     assert schema.check(empty_dsn).verdict == "current"
 
 
@@ -71,7 +72,7 @@ def test_a_second_migrator_waits_and_says_for_whom(empty_dsn: str) -> None:
     with held_lock(empty_dsn) as pid, pytest.raises(DatabaseError, match=rf"\(pid {pid}\) has been at work for 0\.5 s"):
         schema.migrate(empty_dsn, migrator_wait_s=0.5, on_progress=said.append)
     assert said == [f"waiting for another pgtasks migrate (pid {pid})"]
-    assert schema.migrate(empty_dsn).applied == ("0001",)
+    assert schema.migrate(empty_dsn).applied == ALL
 
 
 def test_a_second_migrator_goes_on_when_the_first_is_gone(empty_dsn: str) -> None:
@@ -84,7 +85,7 @@ def test_a_second_migrator_goes_on_when_the_first_is_gone(empty_dsn: str) -> Non
         with psycopg.connect(empty_dsn, autocommit=True) as connection:
             rows(connection, "SELECT pg_terminate_backend(%s)", pid)
         waiter.join(10)
-    assert said[-1] == "migrating to 0001: initial"
+    assert said[-1] == STEPS[-1]
     assert schema.check(empty_dsn).verdict == "current"
 
 

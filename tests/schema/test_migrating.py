@@ -20,6 +20,7 @@ from pgtasks.schema import SchemaState
 from tests.database import Server, rows, value
 from tests.schema import snapshot
 from tests.schema.conftest import AddRevision, MakeOwner
+from tests.schema.revisions import ALL, HEAD, NEXT, STEPS
 
 NOTHING = ("", "")
 ODD_SETTINGS = {
@@ -43,11 +44,11 @@ def test_it_says_each_step_and_then_that_there_is_nothing_to_do(empty_dsn: str) 
     """A second run changes nothing, whatever its number."""
     said: list[str] = []
     done = schema.migrate(empty_dsn, on_progress=said.append)
-    assert (done.applied, done.revision) == (("0001",), "0001")
-    assert said == ["migrating to 0001: initial"]
+    assert (done.applied, done.revision) == (ALL, HEAD)
+    assert said == STEPS
     again = schema.migrate(empty_dsn, on_progress=said.append)
-    assert (again.applied, again.revision) == ((), "0001")
-    assert len(said) == 1
+    assert (again.applied, again.revision) == ((), HEAD)
+    assert len(said) == len(STEPS)
 
 
 def test_partitions_are_there_right_after_it(empty_dsn: str) -> None:
@@ -63,7 +64,7 @@ def test_partitions_are_there_right_after_it(empty_dsn: str) -> None:
 def test_settings_of_the_role_do_not_matter(make_owner: MakeOwner, empty_dsn: str, pooler: str) -> None:
     """The owner is no superuser; behind a pooler its settings are in force when we connect."""
     dsn = make_owner(**ODD_SETTINGS)
-    assert schema.migrate(dsn, pooler=pooler).applied == ("0001",)
+    assert schema.migrate(dsn, pooler=pooler).applied == ALL
     assert schema.check(dsn, pooler=pooler).verdict == "current"
     assert snapshot.difference(snapshot.PATH.read_text(encoding="utf-8"), snapshot.describe(empty_dsn)) == ""
     schema.downgrade(dsn)
@@ -96,7 +97,7 @@ def test_a_revision_that_fails_leaves_the_one_before(empty_dsn: str, add_revisio
     add_revision("CREATE TABLE pgtasks.more (); SELECT 1 / 0;", "")
     with pytest.raises(DatabaseError, match="division by zero"):
         schema.migrate(empty_dsn)
-    assert schema.check(empty_dsn).revision == "0001"
+    assert schema.check(empty_dsn).revision == HEAD
     assert snapshot.difference(before, snapshot.describe(empty_dsn)) == ""
 
 
@@ -119,7 +120,7 @@ def test_an_older_schema_says_what_to_run(empty_dsn: str, add_revision: AddRevis
     add_revision(*NOTHING)
     state = schema.check(empty_dsn)
     assert state.verdict == "outdated"
-    with pytest.raises(SchemaOutdated, match=r"at 0001, .* needs 0002; run: pgtasks migrate$"):
+    with pytest.raises(SchemaOutdated, match=rf"at {HEAD}, .* needs {NEXT}; run: pgtasks migrate$"):
         schema.require(state)
 
 
@@ -134,7 +135,7 @@ def test_a_newer_schema_names_the_release_that_is_needed(
     monkeypatch.undo()
     state = schema.check(empty_dsn)
     assert state.verdict == "too new"
-    message = r"at 0002, .* only up to 0001; upgrade pgtasks to at least 3\.2\.1$"
+    message = rf"at {NEXT}, .* only up to {HEAD}; upgrade pgtasks to at least 3\.2\.1$"
     with pytest.raises(SchemaTooNew, match=message):
         schema.require(state)
     with pytest.raises(SchemaTooNew, match=message):
@@ -181,10 +182,10 @@ def test_a_schema_that_the_dba_made_is_enough(server: Server, make_owner: MakeOw
     with psycopg.connect(empty_dsn, autocommit=True) as connection:
         connection.execute('CREATE SCHEMA pgtasks AUTHORIZATION "odd owner"')
     server.alter(empty_dsn, "OWNER TO postgres")
-    assert schema.migrate(address).applied == ("0001",)
+    assert schema.migrate(address).applied == ALL
 
 
-@pytest.mark.parametrize("target", ["0002", "base", "", "-1", "1"])
+@pytest.mark.parametrize("target", [NEXT, "base", "", "-1", "1"])
 def test_an_unknown_target_is_refused(target: str) -> None:
     """Before anything is connected to."""
     with pytest.raises(ConfigError, match="there are: 0001"):
@@ -200,7 +201,7 @@ def test_a_password_is_in_no_message() -> None:
 
 def test_the_verdict_knows_only_the_revisions_of_this_version() -> None:
     """What is neither ours nor empty was made by a newer version."""
-    state = SchemaState("0001", schema.head(), 180000, read_only=False)
+    state = SchemaState(HEAD, schema.head(), 180000, read_only=False)
     assert state.verdict == "current"
     assert replace(state, revision="").verdict == "missing"
     assert replace(state, revision="0777").verdict == "too new"

@@ -11,6 +11,7 @@ from pgtasks.errors import ConfigError
 from tests.database import Server, value
 from tests.schema import snapshot
 from tests.schema.conftest import AddRevision
+from tests.schema.revisions import FIRST, HEAD, NEXT
 
 Psql = list[str]
 
@@ -43,13 +44,13 @@ def test_a_script_goes_on_from_where_the_schema_stands(empty_dsn: str, psql: Psq
     """It holds only what is missing, and leaves the same version as an online migration."""
     schema.migrate(empty_dsn)
     add_revision("CREATE TABLE pgtasks.more (percent text DEFAULT '100% %s :x')", "DROP TABLE pgtasks.more")
-    script = schema.script("0001")
+    script = schema.script(HEAD)
     assert "CREATE TABLE pgtasks.tasks" not in script
     done = run(psql, script, empty_dsn)
     assert done.returncode == 0, done.stderr
     offline = snapshot.describe(empty_dsn)
-    assert schema.check(empty_dsn).revision == "0002"
-    schema.downgrade(empty_dsn, target="0001")
+    assert schema.check(empty_dsn).revision == NEXT
+    schema.downgrade(empty_dsn, target=HEAD)
     schema.migrate(empty_dsn)
     assert snapshot.difference(snapshot.describe(empty_dsn), offline) == ""
 
@@ -61,13 +62,13 @@ def test_a_script_for_another_state_changes_nothing(
     """Neither twice, nor past a revision; and psql may even ignore the error."""
     first = schema.script()
     add_revision("CREATE TABLE pgtasks.more ()", "DROP TABLE pgtasks.more")
-    too_early = run(psql, schema.script("0001"), empty_dsn, *flags)
-    assert 'continues from revision "0001", and the schema is at ""' in too_early.stderr
+    too_early = run(psql, schema.script(HEAD), empty_dsn, *flags)
+    assert f'continues from revision "{HEAD}", and the schema is at ""' in too_early.stderr
     assert snapshot.describe(empty_dsn) == ""
     assert run(psql, first, empty_dsn).returncode == 0
     before = snapshot.describe(empty_dsn)
     twice = run(psql, first, empty_dsn, *flags)
-    assert 'continues from revision "", and the schema is at "0001"' in twice.stderr
+    assert f'continues from revision "", and the schema is at "{HEAD}"' in twice.stderr
     assert snapshot.difference(before, snapshot.describe(empty_dsn)) == ""
 
 
@@ -79,7 +80,7 @@ def test_the_script_holds_each_migration_verbatim() -> None:
     assert script.index("BEGIN;") < script.index("SET LOCAL") < script.index("CREATE TABLE")
 
 
-@pytest.mark.parametrize(("start", "end"), [("0007", "head"), ("", "0007"), ("0001", "0001"), ("'; --", "head")])
+@pytest.mark.parametrize(("start", "end"), [("0007", "head"), ("", "0007"), (FIRST, FIRST), ("'; --", "head")])
 def test_revisions_that_make_no_script_are_refused(start: str, end: str) -> None:
     """The message names those that exist."""
     with pytest.raises(ConfigError, match=r"there are: 0001|nothing between revisions 0001 and 0001"):

@@ -11,6 +11,7 @@ from pgtasks import schema
 from tests.database import rows
 from tests.schema import snapshot
 from tests.schema.conftest import AddRevision
+from tests.schema.revisions import ALL, HEAD, NEXT
 
 HINT = f"if that is meant, write the new snapshot: {snapshot.UPDATE}=1 ./dev test -n0 tests/schema/test_snapshot.py"
 
@@ -65,12 +66,12 @@ def test_a_difference_is_seen(empty_dsn: str) -> None:
 def test_every_revision_goes_up_and_down(empty_dsn: str, add_revision: AddRevision) -> None:
     """A step down leads exactly to where the step up came from."""
     schema.migrate(empty_dsn)
-    at_0001 = snapshot.describe(empty_dsn)
+    before = snapshot.describe(empty_dsn)
     add_revision("CREATE TABLE pgtasks.more (id bigint)", "DROP TABLE pgtasks.more")
-    assert schema.migrate(empty_dsn).applied == ("0002",)
+    assert schema.migrate(empty_dsn).applied == (NEXT,)
     assert "more" in snapshot.describe(empty_dsn)
-    schema.downgrade(empty_dsn, target="0001")
-    assert snapshot.difference(at_0001, snapshot.describe(empty_dsn)) == ""
+    schema.downgrade(empty_dsn, target=HEAD)
+    assert snapshot.difference(before, snapshot.describe(empty_dsn)) == ""
 
 
 def test_the_revisions_are_one_chain(migrations: Path) -> None:
@@ -82,3 +83,14 @@ def test_the_revisions_are_one_chain(migrations: Path) -> None:
     for path in (migrations / "versions").glob("*.up.sql"):
         assert path.with_name(path.name.replace(".up.", ".down.")).exists()
         assert path.with_name(path.name.replace(".up.sql", ".py")).exists()
+
+
+def test_every_real_revision_goes_up_and_down(empty_dsn: str) -> None:
+    """From nothing to the newest one by one, and back: each step down leads to where its step up came from."""
+    states = [snapshot.describe(empty_dsn)]
+    for number in ALL:
+        assert schema.migrate(empty_dsn, target=number).applied == (number,)
+        states.append(snapshot.describe(empty_dsn))
+    for number, before in zip([*ALL[-2::-1], schema.BASE], states[-2::-1], strict=True):
+        schema.downgrade(empty_dsn, target=number)
+        assert snapshot.difference(before, snapshot.describe(empty_dsn)) == ""
