@@ -48,6 +48,11 @@ def scheduler(dsn: str, tmp_path: Path) -> Iterator[Scheduler]:
 
 def test_it_hears_of_a_schedule_and_fires_each_slot_once(scheduler: Scheduler, connection: Connection) -> None:
     """It was asleep, for up to fifteen seconds, when the row came; no task runs, no worker is registered."""
+    idle = (
+        "SELECT max(now() - state_change) > interval '2 s' FROM pg_stat_activity"
+        " WHERE application_name LIKE 'pgtasks/schedule/%' AND datname = current_database()"
+    )
+    wait_until(lambda: value(connection, idle), 6)
     rows(connection, "INSERT INTO pgtasks.schedules (name, expression, task) VALUES ('a', '@every 1s', 't')")
     wait_until(lambda: value(connection, "SELECT count(*) FROM pgtasks.schedule_fires") >= 3, 6)
     assert scheduler.stop() == 0

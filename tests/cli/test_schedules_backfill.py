@@ -95,10 +95,11 @@ def test_a_limit_counts_fires_and_the_next_run_goes_on(
     assert hourly("--limit", "10").out == "4 fired, 20 already there\n"
 
 
-def test_whoever_fires_a_slot_first_has_it(
-    hourly: Run, connection: Connection, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("outcome", "task_id"), [("fired", 1), ("missed", None), ("skipped_overlap", None)])
+def test_whoever_records_a_slot_first_has_it(
+    hourly: Run, connection: Connection, monkeypatch: pytest.MonkeyPatch, outcome: str, task_id: int | None
 ) -> None:
-    """A scheduler that fires between the look and the statement is not doubled."""
+    """What a scheduler does between the look and the statement stays as it is."""
     free = schedules_backfill._free  # noqa: SLF001 - the moment between two statements
 
     def look_then_lose(*arguments: object) -> object:
@@ -106,14 +107,29 @@ def test_whoever_fires_a_slot_first_has_it(
         rows(
             connection,
             "INSERT INTO pgtasks.schedule_fires (schedule, fire_time, outcome, task_id)"
-            " VALUES ('hourly', %s, 'fired', 1) ON CONFLICT DO NOTHING",
+            " VALUES ('hourly', %s, %s, %s) ON CONFLICT DO NOTHING",
             START,
+            outcome,
+            task_id,
         )
         return found
 
     monkeypatch.setattr(schedules_backfill, "_free", look_then_lose)
     assert hourly().out == "23 fired, 1 already there\n"
+    assert fires(connection)[0][:2] == (START, outcome)
     assert value(connection, "SELECT count(*) FROM pgtasks.tasks") == 23
+
+
+@pytest.mark.parametrize(("offset_ms", "first", "count"), [(-1, 0, 24), (0, 0, 24), (1, 1, 23), (500, 1, 23)])
+def test_a_span_begins_to_the_moment(
+    pgtasks: Run, connection: Connection, offset_ms: int, first: int, count: int
+) -> None:
+    """A slot just before it is left out."""
+    pgtasks("schedules", "add", "hourly", "@hourly", "t")
+    start = START + timedelta(milliseconds=offset_ms)
+    ran = pgtasks("schedules", "backfill", "hourly", "--from", start.isoformat(), "--to", END.isoformat(), "--json")
+    assert ran.json["fired"] == count
+    assert fires(connection)[0][0] == START + timedelta(hours=first)
 
 
 def test_an_edit_meanwhile_ends_it(hourly: Run, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,6 +87,8 @@ def test_a_task_that_no_live_worker_knows_is_a_warning(pgtasks: Run, connection:
     assert kinds(pgtasks)["unknown_schedule_task"]["schedule"] == "a"
     worker(connection, "{t}")
     assert kinds(pgtasks) == {}
+    rows(connection, "UPDATE pgtasks.workers SET last_seen_at = now() - interval '10 min' WHERE names = '{t}'")
+    assert kinds(pgtasks)["unknown_schedule_task"]["schedule"] == "a"
 
 
 def test_many_of_a_kind_are_summed_up(pgtasks: Run, connection: Connection) -> None:
