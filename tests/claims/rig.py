@@ -83,6 +83,7 @@ class Rig:
             wanted=settings.pooler == "none",
             notify=lambda channel: self.finish_link.fetch_all(statements.notify(channel)),
             on_cancel=self.executor.cancel,
+            on_schedules=lambda: None,
         )
         self.claimer = Claimer(
             self.link,

@@ -71,7 +71,7 @@ async def test_pooler_mode_keeps_nothing_in_a_session(dsn: str, connection: Conn
             "SELECT DISTINCT split_part(application_name, '/', 2) FROM pg_stat_activity"
             " WHERE application_name LIKE 'pgtasks/%'",
         )
-        assert {part for (part,) in parts} == {"claim", "finish", "heartbeat"}
+        assert {part for (part,) in parts} == {"claim", "finish", "heartbeat", "schedule"}
         assert rows(connection, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory'") == []
         assert rows(connection, "SELECT 1 FROM pg_stat_activity WHERE query ILIKE 'LISTEN%'") == []
         assert "notifications do not arrive" not in process.output()
