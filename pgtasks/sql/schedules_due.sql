@@ -10,13 +10,15 @@ WITH clock AS MATERIALIZED (SELECT clock_timestamp() AS now),
 
 due AS (
     SELECT s.*
-    FROM pgtasks.schedules AS s
-    WHERE s.enabled AND (s.next_fire IS NULL OR s.next_fire <= (SELECT c.now FROM clock AS c))
-        AND (
-            s.problem_at IS NULL
-            OR s.problem_at NOT BETWEEN (SELECT c.now FROM clock AS c) - interval '1 minute'
-            AND (SELECT c.now FROM clock AS c)
-        )
+    FROM (
+        -- Not one condition with OR, for which the whole index would be read.
+        SELECT * FROM pgtasks.schedules WHERE enabled AND next_fire IS NULL
+        UNION ALL
+        SELECT * FROM pgtasks.schedules WHERE enabled AND next_fire <= (SELECT c.now FROM clock AS c)
+    ) AS s
+    WHERE s.problem_at IS NULL
+        OR s.problem_at NOT BETWEEN (SELECT c.now FROM clock AS c) - interval '1 minute'
+        AND (SELECT c.now FROM clock AS c)
     ORDER BY hashtextextended(s.name, %(seed)s)
     LIMIT %(limit)s
 )
