@@ -118,13 +118,7 @@ def _slots(due: Due, fire_times: list[datetime]) -> list[Slot]:
     if not fire_times:
         return []
     on_time = due.now - fire_times[-1] <= GRACE
-    match due.missed:
-        case "skip":
-            fired = 1 if on_time else 0
-        case "latest":
-            fired = 1
-        case "all":
-            fired = due.missed_max
+    fired = {"skip": int(on_time), "latest": 1, "all": due.missed_max}[due.missed]
     start = max(0, len(fire_times) - fired)
     return [
         Slot(when, "fired", jitter_s(due.name or "", when, due.jitter_s)) if index >= start else Slot(when, "missed")
