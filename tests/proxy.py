@@ -6,6 +6,7 @@ tells: `claim`, `finish`, `heartbeat`, `listen`, or `client` for producers.
 
 - `lose_reply(part)`: the next request arrives and its reply does not; then the connection ends.
 - `black_hole(part)`: nothing passes any more in either direction, and nobody is told.
+- `swallow(part)`: the same for the present connections only; new ones are well.
 - `cut(part)`: the connections end at once.
 - `refuse`: new connections end before they begin.
 - `delay_s`: each reply is this much late.
@@ -89,6 +90,10 @@ class Proxy:
         """Let nothing pass any more, on the present connections of these parts (all without a name) and new ones."""
         self._call(lambda: self._swallow(parts or ("",)))
 
+    def swallow(self, part: str) -> None:
+        """Let nothing pass any more on the present connections of a part."""
+        self._call(lambda: self._stop_passing(part))
+
     def heal(self) -> None:
         """Let new connections pass again; those that were swallowed end, as after a reset."""
         self._call(self._heal)
@@ -115,6 +120,11 @@ class Proxy:
         for pair in list(self._pairs):
             if not parts or pair.part in parts:
                 pair.end()
+
+    def _stop_passing(self, part: str) -> None:
+        for pair in self._pairs:
+            if pair.part == part:
+                pair.passing.clear()
 
     def _swallow(self, parts: tuple[str, ...]) -> None:
         self._holes |= set(parts)
