@@ -104,7 +104,7 @@ def assert_harmless(
         return
     limit = (fresh_until - NOON).total_seconds()
     # Sent now, it is executed at the latest before the next beat, or as the first thing after a stall.
-    moment = down(until) or until
-    if moment < limit:
+    moment = down(until) or min(until, limit)
+    if moment <= limit:
         taken = [one for one in workers if one.expires and one.expires < moment]
         assert not taken, f"a sweep at {moment} takes the lease that ended at {taken[0].expires}"
