@@ -101,7 +101,7 @@ class Attempt:
                 headers=_headers(task.headers),
             )
             if self.stop_reason is not None:
-                self.context._stop_for(lease_lost=isinstance(self.stop_reason, LeaseLost))  # noqa: SLF001 - as above
+                self.context._stop_for(lease_lost=isinstance(self.stop_reason, LeaseLost))  # noqa: SLF001 - the engine's side, as above
         return self.context
 
 

@@ -33,6 +33,7 @@ ABANDON_S = 5.0
 WATCH_S = 0.1
 SLOW_LOOP_S = 1.0
 UNKNOWN_DELAY_S = 30.0
+CLOSE_S, CLOSE_STUCK_S = 0.4, 0.05
 OnOutcomes = Callable[[Finished], None]
 
 
@@ -246,10 +247,10 @@ class Executor:
             )
 
     def close(self) -> None:
-        """End the runners; takes up to ``runners.CLOSE_S``."""
+        """End the runners; where a handler is stuck there is little to wait for."""
         for runner in (self._async, self._threads):
             if runner is not None:
-                runner.close()
+                runner.close(CLOSE_STUCK_S if self._stuck else CLOSE_S)
 
 
 # Stands in for the handler of a task whose handler is missing.
