@@ -144,7 +144,7 @@ class Proxy:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        server = self._loop.run_until_complete(asyncio.start_server(self._accept, "127.0.0.1", 0))
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
         self._loop.run_forever()
@@ -163,6 +163,11 @@ class Proxy:
         if host.startswith("/"):
             return asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
         return asyncio.open_connection(host, int(port))
+
+    async def _accept(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        # In Python 3.11 a stream's own callback trips over a handler that ends as cancelled.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._serve(from_client, to_client)
 
     async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         if self.refuse:
