@@ -105,8 +105,8 @@ async def test_a_killed_sleeper_does_not_take_the_bell_along(dsn: str, connectio
             await rig.asleep()
 
 
-async def test_the_holder_rings_as_it_wakes_unless_somebody_did(dsn: str, connection: Connection) -> None:
-    """So those who relied on it look for themselves, and a producer's ring is not doubled."""
+async def test_the_holder_rings_as_it_wakes_even_if_somebody_did(dsn: str, connection: Connection) -> None:
+    """Who heard the first ring may have gone back to sleep on this bell before it was given back."""
     link = Link(dsn, "finish")
     bell = Bell(
         dsn,
@@ -126,8 +126,9 @@ async def test_the_holder_rings_as_it_wakes_unless_somebody_did(dsn: str, connec
                 await until(bell.rung.is_set)
             await bell.wake_up()
             connection.execute("NOTIFY pgtasks, 'end'")
-            heard = [note.payload for note in listener.notifies(timeout=5.0, stop_after=3)]
-            assert sorted(heard) == ["end", "one", "two"]
+            expected = ["one", "one", "two", "end"] if rung else ["one", "two", "end"]
+            heard = [note.payload for note in listener.notifies(timeout=5.0, stop_after=len(expected))]
+            assert sorted(heard) == sorted(expected)
     await bell.close()
     await link.close()
 
@@ -148,7 +149,8 @@ async def test_a_holder_that_wakes_for_its_own_reasons_wakes_who_relied_on_it(
                 committed = time.monotonic()
                 session.fetch_all(holder, statements.arm_bells(["default"]))
                 assert await _waited(rig, task_id, committed) < SLACK_S
-                await until(lambda looks=looks: rig.claimer.rescans > looks)  # type: ignore[misc]
+                while rig.claimer.rescans <= looks:  # noqa: ASYNC110 - what it waits for is a count
+                    await asyncio.sleep(0.005)
 
 
 async def test_a_worker_that_cannot_run_a_task_does_not_hide_it(dsn: str, aconnection: Async) -> None:
@@ -174,7 +176,7 @@ async def test_delayed_and_retried_tasks_start_on_time_while_asleep(dsn: str, ac
 
 
 async def test_workers_that_are_awake_are_never_notified(dsn: str, aconnection: Async) -> None:
-    """N-02: a steady trickle rings once, at its beginning."""
+    """N-02: a steady trickle rings at its beginning only, as the worker wakes."""
     with psycopg.connect(dsn, autocommit=True) as listener:
         listener.execute("LISTEN pgtasks")
         async with Rig(dsn) as rig:
@@ -190,8 +192,9 @@ async def test_workers_that_are_awake_are_never_notified(dsn: str, aconnection: 
             if note.payload == "end":
                 break
             heard += 1
-    # Only a machine that stood still for a quarter of a second lets the worker fall asleep in between.
-    assert 1 <= heard <= 5
+    # One ring of the producer, one of the sleeper. Only a machine that stands still for a quarter
+    # of a second lets the worker fall asleep in between.
+    assert 1 <= heard <= 6
 
 
 class _Producers:
