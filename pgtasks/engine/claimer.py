@@ -9,6 +9,7 @@ from collections import deque
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from pgtasks import events
 from pgtasks.engine.bell import DOZE_S, POLL_S, RECHECK_S, Bell, Sleep
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.cursor import Cursor, claim_order
@@ -86,11 +87,15 @@ class Claimer:
         return await self._sleep()
 
     async def _wait_for_slots(self) -> bool:
-        """Wait while nothing could be started; tells whether it waited."""
-        congested = self._completer.backlog > BACKLOG_PER_SLOT * self._slots.total
-        if self._slots.any_free() and not congested:
+        """Wait while nothing could be started, or kept; tells whether it waited."""
+        held_up = self._completer.backlog > BACKLOG_PER_SLOT * self._slots.total or self._leases.unanswered()
+        if self._slots.any_free() and not held_up:
             return False
-        await wait_for_any(POLL_S if congested else 1.0, self._executor.slot_freed, self._stop)
+        if self._settings.drain and self._executor.stuck >= self._slots.total and not self._completer.backlog:
+            events.error("drain given up", why="every slot is taken by a handler that ignored its stop")
+            self._stop.set()
+            return True
+        await wait_for_any(POLL_S if held_up else 1.0, self._executor.slot_freed, self._stop)
         if self._slots.free() < self._gather_slots:
             await asyncio.sleep(GATHER_S)
         return True

@@ -98,6 +98,16 @@ def test_somebody_asleep_is_rung_once_per_statement_and_queue(
     assert _heard(listener) == ["a"]
 
 
+def test_a_statement_over_many_queues_takes_a_hundred_locks_and_rings_for_the_rest(
+    producer: Connection, listener: Connection
+) -> None:
+    """The server's lock table is shared by all; a bulk over thousands of queues must not fill it."""
+    producer.execute("INSERT INTO pgtasks.tasks (name, queue) SELECT 't', 'q' || n FROM generate_series(1, 3000) AS n")
+    assert len(_locks(producer)) == 100
+    producer.commit()
+    assert len(set(_heard(listener))) == 2900
+
+
 def test_a_ring_is_heard_at_commit_and_not_at_all_after_a_rollback(
     sleeper: Connection, producer: Connection, listener: Connection
 ) -> None:
