@@ -15,8 +15,8 @@ NO_NTH: tuple[tuple[int, int], ...] = ()
 def alternatives(rule: Expression) -> list[tuple[Choice, Choice]]:
     """Give pairs of day of month and day of week that must both match; any one pair is enough.
 
-    A pair never mixes numbered days with the last one, nor plain weekdays with nth ones. Pairs that never come, such as 30 February,
-    are left out, so that an expression without any never fires.
+    A pair never mixes numbered days with the last one, nor plain weekdays with nth ones. Pairs
+    that never come, such as 30 February, are left out, so that an expression without any never fires.
     """
     weekdays = [replace(rule.weekday, nth=NO_NTH)] if rule.weekday.values else []
     weekdays += [replace(rule.weekday, values=())] if rule.weekday.nth else []
