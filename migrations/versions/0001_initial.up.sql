@@ -29,6 +29,7 @@ CREATE TABLE pgtasks.tasks (
     CONSTRAINT queue_has_no_control_characters CHECK (queue !~ '[\x01-\x1f\x7f]'),
     CONSTRAINT name_has_1_to_200_characters CHECK (length(name) BETWEEN 1 AND 200),
     CONSTRAINT name_has_no_control_characters CHECK (name !~ '[\x01-\x1f\x7f]'),
+    CONSTRAINT payload_is_an_object CHECK (jsonb_typeof(payload) = 'object'),
     CONSTRAINT payload_is_at_most_2_mib CHECK (pg_column_size(payload) <= 2097152),
     CONSTRAINT headers_are_at_most_64_kib CHECK (pg_column_size(headers) <= 65536),
     CONSTRAINT run_at_is_between_1970_and_9999 CHECK (

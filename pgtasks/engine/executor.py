@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -26,7 +27,17 @@ from pgtasks.engine.slots import Slots
 from pgtasks.errors import LeaseLost, TaskTimeout
 from pgtasks.handlers import handler as describe_handler
 from pgtasks.model import Claimed
-from pgtasks.outcome import Cancelled, CancelRequested, Dead, Outcome, Released, RetryIn, Snoozed, StopRequested
+from pgtasks.outcome import (
+    Cancelled,
+    CancelRequested,
+    Completed,
+    Dead,
+    Outcome,
+    Released,
+    RetryIn,
+    Snoozed,
+    StopRequested,
+)
 from pgtasks.retry import Retry
 
 ABANDON_S = 5.0
@@ -132,6 +143,8 @@ class Executor:
                 _report(attempt, outcome)
         self.slot_freed.set()
         if outcomes:
+            if events.LOGGER.isEnabledFor(logging.DEBUG):
+                _report_completed(outcomes)
             self._on_outcomes(outcomes)
 
     def _stop(self, attempt: Attempt, reason: BaseException) -> None:
@@ -284,6 +297,15 @@ def _report(attempt: Attempt, outcome: Outcome) -> None:
             events.info("task cancelled", **facts, reason=_first_line(outcome.reason))
         case _:
             events.debug("task ended", **facts, outcome=type(outcome).__name__)
+
+
+def _report_completed(finished: Finished) -> None:
+    """Say each success; only asked for, because a busy worker has tens of thousands a second."""
+    now = time.monotonic()
+    for attempt, outcome in finished:
+        if isinstance(outcome, Completed):
+            note = {"note": outcome.note} if outcome.note else {}
+            events.debug("task completed", **_facts(attempt), seconds=round(now - attempt.started, 3), **note)
 
 
 def _first_line(text: str) -> str:

@@ -50,6 +50,8 @@ _PLANNER = {
     # Planning a claim anew costs more than running it, and never finds a better plan.
     "plan_cache_mode": "force_generic_plan",
 }
+# A bulk is as slow as the iterable that feeds it.
+_CLIENT = {"idle_in_transaction_session_timeout": "0"}
 _ENGINE: tuple[Part, ...] = ("claim", "finish", "heartbeat", "listen")
 
 
@@ -73,7 +75,7 @@ def complete(dsn: str, part: Part, *, worker: str = "", pooler: str = "none") ->
     given = parse(dsn)
     ours = {**_NETWORK, "application_name": f"pgtasks/{part}/{worker}".rstrip("/")[:63]}
     if pooler == "none":
-        settings = {**_SESSION, **(_PLANNER if part in _ENGINE else {})}
+        settings = {**_SESSION, **(_PLANNER if part in _ENGINE else {}), **(_CLIENT if part == "client" else {})}
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         given["options"] = f"{options} {given.get('options', '')}".strip()
     return make_conninfo("", **{**ours, **given})
