@@ -25,7 +25,7 @@ def positive(text: str) -> int:
 def parsed(arguments: list[str]) -> argparse.Namespace:
     """Read the command line."""
     lines = [f"  {name:9} {(module.__doc__ or '').splitlines()[0]}" for name, module in SCENARIOS.items()]
-    lines.append(f"  {TABLES:9} Measures nothing: print the tables of docs/benchmarks.md from bench/results.")
+    lines.append(f"  {TABLES:9} Measures nothing: write the tables of docs/benchmarks.md from bench/results.")
     parser = argparse.ArgumentParser(
         prog="./dev bench",
         description="Measure pgtasks on a PostgreSQL of its own; docs/benchmarks.md says what the figures mean.",
@@ -49,8 +49,10 @@ def main(arguments: list[str]) -> int:
     """Run one scenario and print its result; gives the exit code."""
     options = parsed(arguments)
     if options.scenario == TABLES:
-        tables = [published.table(published.read(name), module.KEYS) for name, module in SCENARIOS.items()]
-        report.text("\n\n".join(tables))
+        page = published.PAGE.read_text(encoding="utf-8")
+        for name, module in SCENARIOS.items():
+            page = published.filled(page, name, module.KEYS)
+        published.PAGE.write_text(page, encoding="utf-8")
         return 0
     scenario = SCENARIOS[options.scenario]
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -10,6 +10,7 @@ from typing import Any
 from bench.report import Key
 
 RESULTS = Path(__file__).parent / "results"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
 def read(scenario: str) -> dict[str, Any]:
@@ -24,7 +25,7 @@ def table(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
     for key in keys:
         low, high = document["spread"][key.name]
         cells = [_number(value, key.digits) for value in (document[key.name], low, high)]
-        lines.append(f"| `{key.name}`: {key.meaning} | {' | '.join(cells)} | {key.budget or ''} |")
+        lines.append(f"| `{key.name}`: {key.meaning} | {' | '.join(cells)} | {_verdict(key, document)} |")
     host, settings = document["machine"], document["settings"]
     place = (
         f"{document['tasks']:,} tasks, {len(document['rounds'])} rounds, {document['finished_at'][:10]}: "
@@ -34,6 +35,21 @@ def table(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
         f"Load average {host['load_before'][0]:.1f} before and {host['load_after'][0]:.1f} after."
     )
     return "\n".join([*lines, "", place])
+
+
+def filled(page: str, scenario: str, keys: Sequence[Key]) -> str:
+    """Give the page with the table of a scenario's committed result between its two marks."""
+    start, end = f"<!-- {scenario} -->\n", f"<!-- end of {scenario} -->\n"
+    before, _, rest = page.partition(start)
+    _, _, after = rest.partition(end)
+    assert after, f"{PAGE.name} has no marks for {scenario}"
+    return f"{before}{start}\n{table(read(scenario), keys)}\n\n{end}{after}"
+
+
+def _verdict(key: Key, document: Mapping[str, Any]) -> str:
+    if key.budget is None:
+        return ""
+    return f"{key.budget}, {'met' if document['budgets'][key.name]['met'] else 'missed'}"
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -103,11 +103,6 @@ def show(document: Mapping[str, Any], keys: Sequence[Key]) -> None:
         console.print(f"missing: {line}", markup=False)
 
 
-def text(lines: str) -> None:
-    """Print text as it is."""
-    print(lines)
-
-
 def dump(document: Mapping[str, Any]) -> None:
     """Print a result for a program: one document."""
     print(json.dumps(document, indent=2))

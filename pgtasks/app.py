@@ -66,7 +66,18 @@ class Task(Generic[P, R]):
         return function(**payload)  # type: ignore[no-any-return]  # the registry forgets R
 
     def prepare(self, *args: P.args, **kwargs: P.kwargs) -> NewTask:
-        """Make a task for ``app.enqueue_many``; raises ArgumentsError, PayloadError or EnqueueError."""
+        """Make a task for ``app.enqueue_many``; raises ArgumentsError, PayloadError or EnqueueError.
+
+        ``connection`` and ``on_conflict`` concern the whole bulk and are options of that call.
+        """
+        if self._options.connection is not None or self._options.on_conflict != "ignore":
+            raise EnqueueError(
+                "prepare() takes no connection or on_conflict: give them to enqueue_many(tasks, connection=…, "
+                "on_conflict=…), for all its tasks"
+            )
+        return self._new(args, kwargs)
+
+    def _new(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> NewTask:
         payload = self.handler.payload_of(args, kwargs)
         return self._options.task(self.name, payload, queue=self.handler.queue, priority=self.handler.priority)
 
@@ -76,11 +87,11 @@ class Task(Generic[P, R]):
         Raises ArgumentsError, PayloadError, UniqueConflict or another EnqueueError; nothing was
         inserted then. Raises DatabaseError when the database could not be asked.
         """
-        return self._client.enqueue(self.prepare(*args, **kwargs), self._options)
+        return self._client.enqueue(self._new(args, kwargs), self._options)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Enqueued:
         """Do what ``enqueue`` does, without blocking the event loop."""
-        return await self._client.aenqueue(self.prepare(*args, **kwargs), self._options)
+        return await self._client.aenqueue(self._new(args, kwargs), self._options)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> Task[P, R]:
         """Give this task with options for its next enqueues; raises EnqueueError for a bad one.
@@ -184,16 +195,17 @@ class App:
     def enqueue(self, name: str, payload: dict[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
         """Add a task by name, for handlers that live in another program; options as in ``Task.using``.
 
-        The queue and priority that are not given are those its workers told the database.
+        The queue and priority that are not given are those its workers told the database. If
+        this app has the handler after all, arguments that do not fit it raise ArgumentsError.
         """
-        task, chosen = _named(name, payload, options)
+        task, chosen = _named(self.handlers, name, payload, options)
         return self._client.enqueue(task, chosen)
 
     async def aenqueue(
         self, name: str, payload: dict[str, Any] | None = None, **options: Unpack[EnqueueOptions]
     ) -> Enqueued:
         """Do what ``enqueue`` does, without blocking the event loop."""
-        task, chosen = _named(name, payload, options)
+        task, chosen = _named(self.handlers, name, payload, options)
         return await self._client.aenqueue(task, chosen)
 
     def enqueue_many(
@@ -317,8 +329,10 @@ class _Decorator:
         return self._app.register(handler(function, name=name, **settings))
 
 
-def _named(name: str, payload: dict[str, Any] | None, options: EnqueueOptions) -> tuple[NewTask, Options]:
-    """Check a task that is enqueued by its name alone."""
+def _named(
+    handlers: Handlers, name: str, payload: dict[str, Any] | None, options: EnqueueOptions
+) -> tuple[NewTask, Options]:
+    """Check a task that is enqueued by its name alone; its arguments too, where the handler is at hand."""
     chosen = Options().changed(**options)
     try:
         check_name(name, "name")
@@ -326,7 +340,10 @@ def _named(name: str, payload: dict[str, Any] | None, options: EnqueueOptions) -
         raise EnqueueError(str(error)) from None
     if payload is not None and not isinstance(payload, dict):
         raise PayloadError(f"payload must be a dict of the handler's arguments, got {type(payload).__name__}")
-    return chosen.task(name, {} if payload is None else payload), chosen
+    arguments = {} if payload is None else payload
+    if name in handlers:
+        handlers[name].arguments_of(dict(arguments), lambda: Context.detached(name))
+    return chosen.task(name, arguments), chosen
 
 
 H = TypeVar("H", bound=Callable[..., None])

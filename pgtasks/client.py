@@ -80,6 +80,11 @@ class Options:
             _check_key(self.unique_key)
         if self.on_conflict not in get_args(OnConflict):
             raise ConfigError(f"on_conflict must be ignore, raise or replace, got {self.on_conflict!r}")
+        if self.connection is not None:
+            try:
+                is_async(self.connection)
+            except TypeError as error:
+                raise ConfigError(str(error)) from None
 
     def changed(self, **given: Unpack[EnqueueOptions]) -> Options:
         """Give these options with the given ones set; raises EnqueueError."""

@@ -45,6 +45,7 @@ class Context:
     headers: Mapping[str, Any] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event, repr=False)
     _lease_lost: bool = False
+    _told: bool = False
 
     @property
     def is_last_attempt(self) -> bool:
@@ -55,10 +56,12 @@ class Context:
     def cancelled(self) -> bool:
         """Tell whether the handler should stop: cancelled, timed out, lease lost or shutting down.
 
-        A handler that then returns has completed its task; one that has not done its work calls
-        ``raise_if_cancelled``.
+        A handler that was told so and then returns has stopped: its task ends as the reason for
+        the stop says, not as completed.
         """
-        return self._stop.is_set()
+        if self._stop.is_set():
+            self._told = True
+        return self._told
 
     @property
     def lease_lost(self) -> bool:
@@ -88,7 +91,8 @@ class Context:
 
     def wait_cancelled(self, timeout_s: float) -> bool:
         """Sleep in a ``def`` handler, waking early when it should stop; tells whether it should."""
-        return self._stop.wait(timeout_s)
+        self._stop.wait(timeout_s)
+        return self.cancelled
 
     def raise_if_cancelled(self) -> None:
         """Raise CancelledError when the handler should stop: the task ends as the reason for it says.
@@ -102,6 +106,11 @@ class Context:
         """Raise LeaseLost when the lease ended."""
         if self._lease_lost:
             raise LeaseLost(f"the lease of task {self.task_id} (attempt {self.attempt}) ended")
+
+    @property
+    def was_told_to_stop(self) -> bool:
+        """Tell whether the handler has asked, and was told to stop; asking here tells it nothing."""
+        return self._told
 
     def _stop_for(self, *, lease_lost: bool) -> None:
         """Tell the handler to stop; the engine's side of ``cancelled`` and ``lease_lost``."""

@@ -168,6 +168,8 @@ def seconds(delay: float | timedelta, *, field: str = "delay") -> float:
     value = delay.total_seconds() if isinstance(delay, timedelta) else delay
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigError(f"{field} must be seconds or a timedelta, got {value!r}")
-    if not 0 <= value <= DELAY_S_MAX:
-        raise ConfigError(f"{field} must be between 0 and {DELAY_S_MAX:.0f} seconds, got {value!r}")
+    if value < 0:
+        raise ConfigError(f"{field} must not be negative, got {value!r}")
+    if not value <= DELAY_S_MAX:
+        raise ConfigError(f"{field} must be at most {DELAY_S_MAX:.0f} seconds (366 days), got {value!r}")
     return float(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from pgtasks.errors import ConfigError
@@ -93,15 +93,20 @@ class WorkerSettings:
     def __post_init__(self) -> None:
         """Refuse values out of range, naming the setting and its range."""
         for setting in fields(self):
-            value, least, most = getattr(self, setting.name), setting.metadata["least"], setting.metadata["most"]
-            if least is not None and not least <= value <= most:
-                raise ConfigError(f"{flag_of(setting.name)} must be between {least:g} and {most:g}, got {value}")
-        for name, allowed in _CHOICES.items():
-            if getattr(self, name) not in allowed:
-                raise ConfigError(f"{flag_of(name)} must be {' or '.join(allowed)}, got {getattr(self, name)!r}")
-        seen = [queue.name for queue in self.queues]
+            _check(setting, getattr(self, setting.name), flag_of(setting.name))
+
+
+def _check(setting: Field[Any], value: Any, said: str) -> None:
+    """Raise ConfigError for a value that a setting cannot have; ``said`` is the name that a person wrote."""
+    least, most, allowed = setting.metadata["least"], setting.metadata["most"], _CHOICES.get(setting.name)
+    if least is not None and not least <= value <= most:
+        raise ConfigError(f"{said} must be between {least:g} and {most:g}, got {value}")
+    if allowed is not None and value not in allowed:
+        raise ConfigError(f"{said} must be {' or '.join(allowed)}, got {value!r}")
+    if setting.name == "queues":
+        seen = [queue.name for queue in value]
         if len(set(seen)) < len(seen):
-            raise ConfigError(f"a queue is named twice: {', '.join(seen)}")
+            raise ConfigError(f"{said}: a queue is named twice: {', '.join(seen)}")
 
 
 _CHOICES: dict[str, tuple[str, ...]] = {
@@ -113,7 +118,7 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 def flag_of(name: str) -> str:
     """Give a setting's name as people type it: ``lease_s`` is ``--lease``."""
-    return "--" + name.removesuffix("_s").replace("_", "-")
+    return "--queue" if name == "queues" else "--" + name.removesuffix("_s").replace("_", "-")
 
 
 def worker_settings(flags: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> WorkerSettings:
@@ -130,6 +135,8 @@ def worker_settings(flags: Mapping[str, Any], environ: Mapping[str, str] | None 
             values[setting.name] = flags[setting.name]
         elif environ.get(variable):
             values[setting.name] = _read(variable, setting.name, environ[variable])
+            # Here, where it is known that the variable is to blame and no flag.
+            _check(setting, values[setting.name], variable)
     _refuse_misspelt(environ, known)
     return WorkerSettings(**values)
 
@@ -161,6 +168,8 @@ def _read(variable: str, name: str, text: str) -> Any:
                 return float(text)
             case tuple():
                 return tuple(QueueSlots.parse(part.strip()) for part in text.split(","))
+    except ConfigError as error:
+        raise ConfigError(f"{variable}: {error}") from None
     except (ValueError, KeyError):
         expected = {bool: "true or false", int: "a whole number", float: "a number of seconds"}[type(default)]
         raise ConfigError(f"{variable}={text!r} must be {expected} (it is what {flag_of(name)} sets)") from None

@@ -6,6 +6,7 @@ tells: `claim`, `finish`, `heartbeat`, `listen`, or `client` for producers.
 
 - `lose_reply(part)`: the next request arrives and its reply does not; then the connection ends.
 - `black_hole(part)`: nothing passes any more in either direction, and nobody is told.
+- `swallow(part)`: the same for the present connections only; new ones are well.
 - `cut(part)`: the connections end at once.
 - `refuse`: new connections end before they begin.
 - `delay_s`: each reply is this much late.
@@ -89,6 +90,10 @@ class Proxy:
         """Let nothing pass any more, on the present connections of these parts (all without a name) and new ones."""
         self._call(lambda: self._swallow(parts or ("",)))
 
+    def swallow(self, part: str) -> None:
+        """Let nothing pass any more on the present connections of a part."""
+        self._call(lambda: self._stop_passing(part))
+
     def heal(self) -> None:
         """Let new connections pass again; those that were swallowed end, as after a reset."""
         self._call(self._heal)
@@ -116,6 +121,11 @@ class Proxy:
             if not parts or pair.part in parts:
                 pair.end()
 
+    def _stop_passing(self, part: str) -> None:
+        for pair in self._pairs:
+            if pair.part == part:
+                pair.passing.clear()
+
     def _swallow(self, parts: tuple[str, ...]) -> None:
         self._holes |= set(parts)
         for pair in self._pairs:
@@ -134,7 +144,7 @@ class Proxy:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        server = self._loop.run_until_complete(asyncio.start_server(self._serve, "127.0.0.1", 0))
+        server = self._loop.run_until_complete(asyncio.start_server(self._accept, "127.0.0.1", 0))
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
         self._loop.run_forever()
@@ -153,6 +163,11 @@ class Proxy:
         if host.startswith("/"):
             return asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
         return asyncio.open_connection(host, int(port))
+
+    async def _accept(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        # In Python 3.11 a stream's own callback trips over a handler that ends as cancelled.
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._serve(from_client, to_client)
 
     async def _serve(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         if self.refuse:

@@ -29,6 +29,7 @@ CREATE TABLE pgtasks.tasks (
     CONSTRAINT queue_has_no_control_characters CHECK (queue !~ '[\x01-\x1f\x7f]'),
     CONSTRAINT name_has_1_to_200_characters CHECK (length(name) BETWEEN 1 AND 200),
     CONSTRAINT name_has_no_control_characters CHECK (name !~ '[\x01-\x1f\x7f]'),
+    CONSTRAINT payload_is_an_object CHECK (jsonb_typeof(payload) = 'object'),
     CONSTRAINT payload_is_at_most_2_mib CHECK (pg_column_size(payload) <= 2097152),
     CONSTRAINT headers_are_at_most_64_kib CHECK (pg_column_size(headers) <= 65536),
     CONSTRAINT run_at_is_between_1970_and_9999 CHECK (
@@ -195,20 +196,26 @@ CREATE TABLE pgtasks.task_types (
 -- The doorbell's producer half (pgtasks/engine/bell.py has the protocol and its proof).
 -- Got the shared lock: nobody sleeps on this queue, say nothing; the lock stays until
 -- this transaction ends and keeps anyone from falling asleep meanwhile. Did not get it:
--- somebody sleeps, ring. Once per statement and queue, whatever the number of rows.
+-- somebody sleeps, ring. Once per statement and queue, whatever the number of rows. A statement
+-- over more than a hundred queues rings for the rest without asking: each lock takes a place in
+-- the server's lock table, which is not for one statement to fill.
 -- 7074617 is the doorbell's namespace within the 64-bit advisory keys.
 CREATE FUNCTION pgtasks.tasks_inserted() RETURNS trigger
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    one_queue text;
+    bell record;
 BEGIN
-    FOR one_queue IN SELECT DISTINCT inserted.queue FROM inserted LOOP
-        IF NOT pg_catalog.pg_try_advisory_xact_lock_shared(
-            pg_catalog.hashtextextended(one_queue, 7074617)
-        ) THEN
-            PERFORM pg_catalog.pg_notify('pgtasks', one_queue);
+    FOR bell IN
+        SELECT i.queue, pg_catalog.row_number() OVER () OPERATOR(pg_catalog.<=) 100 AS is_asked
+        FROM (SELECT DISTINCT inserted.queue FROM inserted) AS i
+    LOOP
+        IF bell.is_asked THEN
+            CONTINUE WHEN pg_catalog.pg_try_advisory_xact_lock_shared(
+                pg_catalog.hashtextextended(bell.queue, 7074617)
+            );
         END IF;
+        PERFORM pg_catalog.pg_notify('pgtasks', bell.queue);
     END LOOP;
     RETURN NULL;
 END

@@ -33,6 +33,7 @@ CREATE TABLE pgtasks.schedules (
     CONSTRAINT timezone_has_1_to_100_characters CHECK (length(timezone) BETWEEN 1 AND 100),
     CONSTRAINT task_has_1_to_200_characters CHECK (length(task) BETWEEN 1 AND 200),
     CONSTRAINT task_has_no_control_characters CHECK (task !~ '[\x01-\x1f\x7f]'),
+    CONSTRAINT payload_is_an_object CHECK (jsonb_typeof(payload) = 'object'),
     CONSTRAINT payload_is_at_most_2_mib CHECK (pg_column_size(payload) <= 2097152),
     CONSTRAINT queue_has_1_to_200_characters CHECK (length(queue) BETWEEN 1 AND 200),
     CONSTRAINT queue_has_no_control_characters CHECK (queue !~ '[\x01-\x1f\x7f]'),

@@ -43,6 +43,8 @@ def check_status(status: str | None) -> str | None:
 
 def duration(text: str, option: str) -> float:
     """Read seconds, or a number with a unit (90, 15m, 1h30m, 2d); raises ConfigError."""
+    if _DURATION.fullmatch(text.removeprefix("-")) and text.startswith("-"):
+        raise ConfigError(f"{option} must not be negative, got {text!r}")
     if not _DURATION.fullmatch(text):
         raise ConfigError(f"{option} {text!r} is no duration — seconds, or units as in 90s, 15m, 1h30m, 2d")
     return sum(float(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d*\.?\d+)([smhdw]?)", text))

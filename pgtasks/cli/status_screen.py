@@ -143,7 +143,7 @@ def workers_table(workers: Sequence[WorkerRow], now: datetime) -> RenderableType
         table.add_row(
             render.safe(worker.name),
             render.safe(", ".join(worker.queues)),
-            Text(f"{worker.busy:,}/{worker.slots:,}"),
+            Text("-" if state == "silent" and not worker.busy else f"{worker.busy:,}/{worker.slots:,}"),
             Text(shown, style=_STATE_STYLES[state]),
             Text(f"{age(seen_s)} ago"),
             render.safe(worker.version),
@@ -235,6 +235,7 @@ def worker_document(worker: WorkerRow, now: datetime) -> dict[str, Any]:
         "queues": worker.queues,
         "slots": worker.slots,
         "busy": worker.busy,
+        "alive": worker.alive,
         "state": worker_state(worker),
         "version": worker.version,
         "started_at": worker.started_at,

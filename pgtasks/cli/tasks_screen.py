@@ -108,7 +108,7 @@ def read_task(connection: SyncConnection, id: int) -> Found:
     """Read a task; raises NotFound."""
     task = fetch_one(connection, listing.task(id))
     if task is None:
-        raise NotFound(f"there is no task {id} — finished tasks are kept for a time only; see: pgtasks tasks list")
+        raise NotFound(f"there is no task {id} — see: pgtasks tasks list")
     return Found(task, fetch_all(connection, listing.attempts(id, limit=ATTEMPTS_MAX)))
 
 

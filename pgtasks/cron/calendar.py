@@ -3,8 +3,9 @@
 What croniter 7.0.0 gets wrong by itself, and what is done here instead, so that it never sees it:
 
 - Its rule for day of month with day of week is not Vixie cron's, and it cannot combine an nth
-  weekday with a day of the month or with plain weekdays: each alternative gets a croniter of
-  its own, in which both must match, and the earliest answer counts.
+  weekday with a day of the month or with plain weekdays, and it takes 30 numbered days and the
+  last one for all days: each alternative gets a croniter of its own, in which day of month and
+  day of week must both match, and the earliest answer counts.
 - It searches for 50 years before it says that 30 February never comes: it is not asked.
 - Steps, ranges over the end, equal ranges and ``7`` are read differently from what is written
   down in the grammar: it is given plain lists of values, and ``*`` for all of them.

@@ -15,15 +15,17 @@ NO_NTH: tuple[tuple[int, int], ...] = ()
 def alternatives(rule: Expression) -> list[tuple[Choice, Choice]]:
     """Give pairs of day of month and day of week that must both match; any one pair is enough.
 
-    A pair never mixes plain weekdays with nth ones. Pairs that never come, such as 30 February,
-    are left out, so that an expression without any never fires.
+    A pair never mixes numbered days with the last one, nor plain weekdays with nth ones. Pairs
+    that never come, such as 30 February, are left out, so that an expression without any never fires.
     """
     weekdays = [replace(rule.weekday, nth=NO_NTH)] if rule.weekday.values else []
     weekdays += [replace(rule.weekday, values=())] if rule.weekday.nth else []
+    month_days = [replace(rule.day, last_day=False)] if rule.day.values else []
+    month_days += [replace(rule.day, values=())] if rule.day.last_day else []
     if rule.either_day:
-        pairs = [(rule.day, ANY_WEEKDAY), *((ANY_DAY, weekday) for weekday in weekdays)]
+        pairs = [*((day, ANY_WEEKDAY) for day in month_days), *((ANY_DAY, weekday) for weekday in weekdays)]
     else:
-        pairs = [(rule.day, weekday) for weekday in weekdays]
+        pairs = [(day, weekday) for day in month_days for weekday in weekdays]
     return [(day, weekday) for day, weekday in pairs if comes(rule.month.values, day, weekday)]
 
 

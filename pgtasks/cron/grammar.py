@@ -62,7 +62,7 @@ def parse(text: str, *, seconds: bool = False) -> Expression | Every:
 def clean(text: str) -> str:
     """Give the text without the space around it, or refuse it as a whole."""
     if not isinstance(text, str):
-        raise ScheduleError(f"a cron expression is a string, not {text!r}", field="expression")
+        raise ScheduleError(f"a cron expression is a string, not {type(text).__name__}", field="expression")
     if len(text) > EXPRESSION_CHARS_MAX:
         raise ScheduleError(
             f"{len(text)} characters; at most {EXPRESSION_CHARS_MAX} are allowed. Use ranges and steps, "

@@ -69,10 +69,8 @@ def item_values(field: Field, item: str) -> list[int]:
     if last_word is None:
         return stretch(field, first, first if step_word is None else field.high, step)
     last = value(field, last_word)
-    if field is WEEKDAY and last == SUNDAY and first != SUNDAY:
-        last = SUNDAY_TOO  # fri-sun ends a week that began on Monday
     if field is WEEKDAY and last_word == str(SUNDAY_TOO) and first_word != str(SUNDAY_TOO):
-        last = SUNDAY_TOO  # 0-7 is the whole week
+        last = SUNDAY_TOO  # 0-7 is the whole week, 7-7 is Sunday
     return stretch(field, first, last, step, item)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from pgtasks.errors import ScheduleError
 
@@ -35,16 +35,19 @@ def load(name: str) -> ZoneInfo:
     file system that ignores case would accept here what another machine refuses.
     """
     if not isinstance(name, str):
-        raise ScheduleError(f"a time zone is named by a string, not {name!r}", field="timezone")
+        raise ScheduleError(f"a time zone is named by a string, not {type(name).__name__}", field="timezone")
     if name != "UTC" and name not in known():
         raise ScheduleError(f"there is no time zone {name[:ZONE_CHARS_MAX]!r}{hint(name)}", field="timezone")
-    return ZoneInfo(name)
+    try:
+        return ZoneInfo(name)
+    except ZoneInfoNotFoundError:
+        raise ScheduleError(f"this machine has no data of {name}{hint(name)}", field="timezone") from None
 
 
 def hint(name: str) -> str:
     """Say which zone was probably meant, or what a name looks like."""
     if not known():
-        return "; this machine has no time zone data, install the package tzdata"
+        return "; this machine knows no time zone at all, install the package tzdata"
     folded = {each.casefold(): each for each in sorted(known())}
     cities = {each.rpartition("/")[2].casefold(): each for each in sorted(known(), reverse=True)}
     wanted = name[:ZONE_CHARS_MAX].strip().casefold().replace(" ", "_")

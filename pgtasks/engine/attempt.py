@@ -101,7 +101,7 @@ class Attempt:
                 headers=_headers(task.headers),
             )
             if self.stop_reason is not None:
-                self.context._stop_for(lease_lost=isinstance(self.stop_reason, LeaseLost))  # noqa: SLF001 - as above
+                self.context._stop_for(lease_lost=isinstance(self.stop_reason, LeaseLost))  # noqa: SLF001 - the engine's side, as above
         return self.context
 
 
@@ -131,7 +131,13 @@ class Judge:
         return arguments
 
     def returned(self, attempt: Attempt, result: object) -> Outcome:
-        """Decide about an attempt whose handler returned, and run the after-hooks."""
+        """Decide about an attempt whose handler returned, and run the after-hooks.
+
+        A handler that asked whether to stop, was told so, and then returned has stopped: its
+        task ends as the reason for that says. One that never asked has done its work.
+        """
+        if attempt.stop_reason is not None and attempt.context is not None and attempt.context.was_told_to_stop:
+            return self.raised(attempt, attempt.stop_reason)
         if result is None:
             outcome: Outcome = Completed()
         elif type(result) is CoroutineType:

@@ -16,11 +16,12 @@ Worker, on its listening session, for every queue in which it has free slots::
       got it: ARMED        every later producer will ring, none is in flight
       did not; try shared
         did not: HELD      another worker is asleep and armed; every listener hears its bell
-        got it, gave back: IN FLIGHT   a producer's transaction is open: stay awake, poll
+        got it, gave back: IN FLIGHT   a producer's transaction is open: take no bell at
+                                       all, stay awake, poll
     ARMED or HELD  -->  look (claim from the head)  -->  found something: AWAKE
                                                     -->  nothing: ASLEEP
     ASLEEP  --bell, next due time, safety poll, a slot in a queue that had none-->  AWAKE:
-            give the bells back, ring those that nobody rang
+            give the bells back and ring them
 
 Proof that no task is missed. Let T be a producer's transaction and A the moment some worker
 holds the exclusive lock. T's INSERT asks for the shared lock before A: then T either has it at
@@ -32,10 +33,11 @@ lock and its ring with it; a savepoint that is released leaves lock and ring to 
 A worker that sleeps on another's bell (HELD) has no lock of its own, and the other may run
 other names or have no slot left, so it cannot rely on the other's looks either:
 
-* The holder wakes because somebody rang: every listener hears that.
-* The holder wakes for reasons of its own, such as its next due time: it rings itself as it
-  gives the bell back. A task that was inserted silently after that is either committed when
-  the others look, or in flight when they try to sleep.
+* The holder wakes, whatever the reason: it rings as it gives the bell back. A task that was
+  inserted silently after that is either committed when the others look, or in flight when they
+  try to sleep. It rings also when a producer's ring woke it. Everybody heard that one too, but
+  who is quick has looked, found nothing, and gone back to sleep on this very bell, which the
+  holder had not given back yet.
 * The holder dies. Every sleeper tries each RECHECK_S to get what it lacks; who gets it wakes,
   looks, and rings as above. A task waits RECHECK_S at most.
 * Only if the holder dies and, before any sleeper's recheck, a third worker that was awake
@@ -109,7 +111,6 @@ class Bell:
         self._on_schedules = on_schedules
         self._sleeping_on: list[str] = []
         self._taken: set[str] = set()
-        self._rung_in: set[str] = set()
         self._in_flight_since: float | None = None
         self._deaf_said = False
         self.rung = asyncio.Event()
@@ -137,7 +138,6 @@ class Bell:
     def _heard(self, channel: str, payload: str) -> None:
         if channel == CHANNEL:
             if payload in self._queues:
-                self._rung_in.add(payload)
                 self.rung.set()
         elif channel == CANCEL_CHANNEL:
             if payload.isascii() and payload.isdigit():
@@ -188,13 +188,11 @@ class Bell:
         self._sleeping_on = list(queues)
         # What rang before the bell is taken is found by the look that follows.
         self.rung.clear()
-        self._rung_in.clear()
         try:
             bells = await self._take()
             if all(bell.armed or bell.held for bell in bells) and self.hears:
                 self._in_flight_since = None
                 return Sleep.HELD if any(bell.held for bell in bells) else Sleep.ARMED
-            await self._give_back(ring=())
         except DatabaseUnavailable:
             return Sleep.DEAF
         if not self.hears:
@@ -226,17 +224,15 @@ class Bell:
         return min(POLL_S_MAX, max(POLL_S, seen_s * IN_FLIGHT_FRACTION))
 
     async def wake_up(self) -> None:
-        """Give the bells back; ring those that nobody rang, for who relied on them."""
+        """Give the bells back, and ring them for those who relied on them."""
         try:
-            await self._give_back(ring=self._taken - self._rung_in)
+            if self._taken:
+                taken = sorted(self._taken)
+                self._taken.clear()
+                await self._session.fetch_all(statements.release_bells(taken))
         except DatabaseUnavailable:
             # The session is gone, and with it the bells.
             return
-
-    async def _give_back(self, ring: Collection[str]) -> None:
-        if self._taken:
-            self._taken.clear()
-            await self._session.fetch_all(statements.release_bells(sorted(ring)))
 
     async def close(self) -> None:
         """End the listening session, and with it every bell it holds."""

@@ -9,6 +9,8 @@ from collections import deque
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from pgtasks import events
+from pgtasks.engine.batches import BatchLimit
 from pgtasks.engine.bell import DOZE_S, POLL_S, RECHECK_S, Bell, Sleep
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.cursor import Cursor, claim_order
@@ -17,14 +19,13 @@ from pgtasks.engine.leases import Leases
 from pgtasks.engine.periodic import wait_for_any
 from pgtasks.engine.slots import Slots
 from pgtasks.engine.unanswered import Unanswered
-from pgtasks.errors import DatabaseUnavailable
+from pgtasks.errors import DatabaseError, DatabaseUnavailable
 from pgtasks.model import Claimed
 from pgtasks.settings import WorkerSettings
 from pgtasks.store import statements
 from pgtasks.store.link import Link
-from pgtasks.store.session import Statement
+from pgtasks.store.session import Statement, is_about_time
 
-BATCH_MAX = 500
 # Waiting this long for more slots turns many small claims into few.
 GATHER_S = 0.002
 GATHER_SLOTS = 50
@@ -59,6 +60,7 @@ class Claimer:
         self._stop, self._rng = stop, rng
         self._order = deque(slots.queues)
         self._cursors = {queue: Cursor() for queue in slots.queues}
+        self._batches = {queue: BatchLimit() for queue in slots.queues}
         self._unanswered = Unanswered(link, worker_id)
         self._found_at = time.monotonic()
         self._claim_s = 0.0
@@ -86,11 +88,15 @@ class Claimer:
         return await self._sleep()
 
     async def _wait_for_slots(self) -> bool:
-        """Wait while nothing could be started; tells whether it waited."""
-        congested = self._completer.backlog > BACKLOG_PER_SLOT * self._slots.total
-        if self._slots.any_free() and not congested:
+        """Wait while nothing could be started, or kept; tells whether it waited."""
+        held_up = self._completer.backlog > BACKLOG_PER_SLOT * self._slots.total or self._leases.unanswered()
+        if self._slots.any_free() and not held_up:
             return False
-        await wait_for_any(POLL_S if congested else 1.0, self._executor.slot_freed, self._stop)
+        if self._settings.drain and self._executor.stuck >= self._slots.total and not self._completer.backlog:
+            events.error("drain given up", why="every slot is taken by a handler that ignored its stop")
+            self._stop.set()
+            return True
+        await wait_for_any(POLL_S if held_up else 1.0, self._executor.slot_freed, self._stop)
         if self._slots.free() < self._gather_slots:
             await asyncio.sleep(GATHER_S)
         return True
@@ -118,7 +124,7 @@ class Claimer:
         return found, full
 
     def _limit_in(self, queue: str) -> int:
-        return 0 if self._stop.is_set() else min(BATCH_MAX, self._slots.free_in(queue))
+        return 0 if self._stop.is_set() else min(self._batches[queue].tasks, self._slots.free_in(queue))
 
     async def _claim_in(self, queue: str, limit: int, *, from_head: bool) -> int:
         """Claim from one queue: from the cursor, from the head when that is due, or both."""
@@ -142,7 +148,7 @@ class Claimer:
             worker_id=self._worker_id,
             lease_s=self._settings.lease_s,
         )
-        rows, took_s = await self._send(queue, statement)
+        rows, took_s = await self._send(queue, limit, statement)
         self._claim_s += (took_s - self._claim_s) / 16
         self.claims += 1
         cursor.claimed(rows, full=len(rows) >= limit)
@@ -153,7 +159,7 @@ class Claimer:
         statement = statements.rescan(
             queue, limit=limit, names=self._names, worker_id=self._worker_id, lease_s=self._settings.lease_s
         )
-        rows, took_s = await self._send(queue, statement)
+        rows, took_s = await self._send(queue, limit, statement)
         self.rescans += 1
         self._cursors[queue].rescanned(
             rows,
@@ -165,18 +171,22 @@ class Claimer:
         )
         return len(rows)
 
-    async def _send(self, queue: str, statement: Statement[Claimed]) -> tuple[list[Claimed], float]:
+    async def _send(self, queue: str, limit: int, statement: Statement[Claimed]) -> tuple[list[Claimed], float]:
         """Run a claim and start what it brings; gives the tasks, in claim order, and the seconds it took."""
         sent_at = time.monotonic()
         try:
             rows = await self._link.fetch_all(statement)
-        except DatabaseUnavailable:
+        except BaseException as error:
+            # Also when this worker stops waiting, because it is told to end.
             self._unanswered.lost()
             # The next server may be another one, with another clock.
             self._clock = None
+            if isinstance(error, DatabaseError) and is_about_time(error):
+                self._batches[queue].timed_out(limit)
             raise
         took_s = time.monotonic() - sent_at
         if rows:
+            self._batches[queue].answered(rows, took_s)
             rows.sort(key=claim_order)
             self._found_at = time.monotonic()
             self._unanswered.heard(rows[0].lease_id)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -26,13 +27,24 @@ from pgtasks.engine.slots import Slots
 from pgtasks.errors import LeaseLost, TaskTimeout
 from pgtasks.handlers import handler as describe_handler
 from pgtasks.model import Claimed
-from pgtasks.outcome import Cancelled, CancelRequested, Dead, Outcome, Released, RetryIn, Snoozed, StopRequested
+from pgtasks.outcome import (
+    Cancelled,
+    CancelRequested,
+    Completed,
+    Dead,
+    Outcome,
+    Released,
+    RetryIn,
+    Snoozed,
+    StopRequested,
+)
 from pgtasks.retry import Retry
 
 ABANDON_S = 5.0
 WATCH_S = 0.1
 SLOW_LOOP_S = 1.0
 UNKNOWN_DELAY_S = 30.0
+CLOSE_S, CLOSE_STUCK_S = 0.4, 0.05
 OnOutcomes = Callable[[Finished], None]
 
 
@@ -131,6 +143,8 @@ class Executor:
                 _report(attempt, outcome)
         self.slot_freed.set()
         if outcomes:
+            if events.LOGGER.isEnabledFor(logging.DEBUG):
+                _report_completed(outcomes)
             self._on_outcomes(outcomes)
 
     def _stop(self, attempt: Attempt, reason: BaseException) -> None:
@@ -246,10 +260,10 @@ class Executor:
             )
 
     def close(self) -> None:
-        """End the runners; takes up to ``runners.CLOSE_S``."""
+        """End the runners; where a handler is stuck there is little to wait for."""
         for runner in (self._async, self._threads):
             if runner is not None:
-                runner.close()
+                runner.close(CLOSE_STUCK_S if self._stuck else CLOSE_S)
 
 
 # Stands in for the handler of a task whose handler is missing.
@@ -283,6 +297,15 @@ def _report(attempt: Attempt, outcome: Outcome) -> None:
             events.info("task cancelled", **facts, reason=_first_line(outcome.reason))
         case _:
             events.debug("task ended", **facts, outcome=type(outcome).__name__)
+
+
+def _report_completed(finished: Finished) -> None:
+    """Say each success; only asked for, because a busy worker has tens of thousands a second."""
+    now = time.monotonic()
+    for attempt, outcome in finished:
+        if isinstance(outcome, Completed):
+            note = {"note": outcome.note} if outcome.note else {}
+            events.debug("task completed", **_facts(attempt), seconds=round(now - attempt.started, 3), **note)
 
 
 def _first_line(text: str) -> str:

@@ -78,6 +78,11 @@ class Leases:
         if self._asking_since is None:
             self._asking_since = sent_at
 
+    def unanswered(self) -> bool:
+        """Tell whether heartbeats go unanswered for half a lease: what is claimed now could not be kept."""
+        since = self._asking_since
+        return since is not None and time.monotonic() - since > self.lease_s / 2
+
     def renewed(self, asked: Iterable[int], kept: Iterable[int], sent_at: float) -> set[int]:
         """Note the answer of a heartbeat; gives the leases that are gone although asked for."""
         self._asking_since = None

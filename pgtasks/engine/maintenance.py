@@ -6,13 +6,15 @@ import random
 
 from pgtasks import events
 from pgtasks.engine.heartbeat import SweepWindow
-from pgtasks.errors import DatabaseError, DatabaseUnavailable
+from pgtasks.errors import DatabaseError
 from pgtasks.store import scheduling, statements
 from pgtasks.store.link import Link
+from pgtasks.store.session import is_about_statement
 
 SWEEP_LEASES_MAX = 50
 PARTITION_DAYS_AHEAD = 3
 TIDY_S = 300.0
+TIDY_AGAIN_S = 60.0
 # Longer than history is kept: a fire says that its slot is done, whatever became of the task.
 FIRES_KEEP_DAYS = 30
 FIRES_BATCH = 5000
@@ -74,11 +76,14 @@ class Tidier:
             made = await self._link.fetch_one(statements.create_partitions(PARTITION_DAYS_AHEAD))
             if made:
                 events.info("partitions created", count=made)
-        except DatabaseUnavailable:
-            raise
+            delay_s = TIDY_S
         except DatabaseError as error:
-            # Rows go to the default partition meanwhile; nothing is lost.
+            if not is_about_statement(error):
+                raise
+            # Somebody reads the default partition just now, or has no right to let us. Rows go
+            # there meanwhile; nothing is lost, and nobody need wait for it.
             events.warning("partitions not created", error=str(error).splitlines()[0])
+            delay_s = TIDY_AGAIN_S
         await self._link.fetch_all(statements.prune_workers())
         await self._prune_fires()
-        return TIDY_S * (0.8 + 0.4 * self._rng.random())
+        return delay_s * (0.8 + 0.4 * self._rng.random())

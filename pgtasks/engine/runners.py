@@ -22,8 +22,8 @@ from pgtasks.outcome import Outcome
 
 Finished = list[tuple[Attempt, Outcome]]
 Deliver = Callable[[Finished], None]
-# How long a runner's end may take, with whatever handlers left behind.
-CLOSE_S = 0.4
+# How long background tasks that handlers left on the loop get to end.
+CLEAR_S = 0.2
 
 
 class Runner(Protocol):
@@ -35,8 +35,8 @@ class Runner(Protocol):
     def interrupt(self, attempt: Attempt) -> None:
         """Interrupt a running attempt whose stop reason is set, where that is possible."""
 
-    def close(self) -> None:
-        """Stop taking attempts; what still runs is left to its thread."""
+    def close(self, limit_s: float) -> None:
+        """Stop taking attempts, within a time; what still runs is left to its thread."""
 
 
 class AsyncRunner:
@@ -82,11 +82,11 @@ class AsyncRunner:
         if task is not None and attempt.begun:
             task.cancel()
 
-    def close(self) -> None:
+    def close(self, limit_s: float) -> None:
         """End the loop and what handlers left on it; a handler that blocks it is left to its thread."""
         self._closing = True
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=CLOSE_S)
+        self._thread.join(timeout=limit_s)
 
     def _echo(self) -> None:
         self._echo_at = time.monotonic()
@@ -109,7 +109,7 @@ class AsyncRunner:
         for task in left:
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=CLOSE_S / 2)
+            await asyncio.wait(left, timeout=CLEAR_S)
         await self._loop.shutdown_asyncgens()
 
     def _start(self, batch: list[Attempt]) -> None:
@@ -181,7 +181,7 @@ class ThreadRunner:
     def interrupt(self, attempt: Attempt) -> None:
         """Do nothing: a thread cannot be interrupted; its handler may ask ``Context.cancelled``."""
 
-    def close(self) -> None:
+    def close(self, limit_s: float) -> None:  # noqa: ARG002 - idle threads end by themselves, at once
         """Let idle threads end."""
         for _ in range(self._threads):
             self._inbox.put(None)

@@ -1,7 +1,7 @@
--- Gives every bell of this session back, and rings some of them: the worker wakes up, and
+-- Gives every bell of this session back and rings them: the worker wakes up, and
 -- those who relied on its bell must look for themselves (pgtasks/engine/bell.py).
 --
--- Parameters: ring (queues). Returns one row, which says nothing. The session holds no other
+-- Parameters: ring (their queues). Returns one row, which says nothing. The session holds no other
 -- session-level advisory lock.
 SELECT
     pg_advisory_unlock_all() AS released,

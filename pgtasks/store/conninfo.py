@@ -53,9 +53,12 @@ _PLANNER = {
 # The scheduler waits for nobody: what another session keeps locked must not keep the other
 # schedules that are due.
 _SCHEDULE = {**_PLANNER, "lock_timeout": "500"}
-_ENGINE: dict[Part, dict[str, str]] = {
+# A bulk is as slow as the iterable that feeds it.
+_CLIENT = {"idle_in_transaction_session_timeout": "0"}
+_OF_PART: dict[Part, dict[str, str]] = {
     **dict.fromkeys(("claim", "finish", "heartbeat", "listen"), _PLANNER),
     "schedule": _SCHEDULE,
+    "client": _CLIENT,
 }
 
 
@@ -79,7 +82,7 @@ def complete(dsn: str, part: Part, *, worker: str = "", pooler: str = "none") ->
     given = parse(dsn)
     ours = {**_NETWORK, "application_name": f"pgtasks/{part}/{worker}".rstrip("/")[:63]}
     if pooler == "none":
-        settings = {**_SESSION, **_ENGINE.get(part, {})}
+        settings = {**_SESSION, **_OF_PART.get(part, {})}
         options = " ".join(f"-c {name}={value}" for name, value in settings.items())
         given["options"] = f"{options} {given.get('options', '')}".strip()
     return make_conninfo("", **{**ours, **given})

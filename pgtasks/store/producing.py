@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import Any, NamedTuple
 
 import psycopg
@@ -26,6 +25,7 @@ from pgtasks.store.sql_files import sql
 from pgtasks.store.statements import clock
 
 CHUNK_ROWS = 5000
+CHUNK_CHARACTERS = 8 * 1024 * 1024
 
 
 class Keyed(NamedTuple):
@@ -67,6 +67,11 @@ def enqueue_keyed(tasks: list[NewTask], on_conflict: OnConflict) -> Statement[Ke
     )
 
 
+def copyable() -> Statement[bool]:
+    """Say whether this role may stream tasks into the table; one with EXECUTE alone may not."""
+    return Statement(sql("tasks_copyable"), {}, bool)
+
+
 def asked(on_conflict: OnConflict) -> OnConflict:
     """Give what SQL is asked for: "raise" is decided here, where it does not abort the caller's transaction."""
     return "ignore" if on_conflict == "raise" else on_conflict
@@ -94,13 +99,14 @@ def enqueue_many(connection: SyncConnection, tasks: Iterable[NewTask], on_confli
         # Begins the caller's transaction, if nothing has yet: ours must be a savepoint in it.
         fetch_all(connection, clock())
     with translated(), connection.transaction():
-        for chunk in _chunks(tasks):
+        may_copy = fetch_all(connection, copyable())[0]
+        for chunk in _chunks(tasks, may_copy=may_copy):
             if chunk.plain:
                 now = fetch_all(connection, clock())[0]
                 with (
                     _placed(chunk.plain_at),
                     translated(),
-                    connection.cursor() as cursor,
+                    psycopg.Cursor(connection) as cursor,
                     cursor.copy(sql("tasks_copy")) as copy,
                 ):
                     for row in _rows(chunk.plain, now):
@@ -121,11 +127,12 @@ async def aenqueue_many(connection: AsyncConnection, tasks: Iterable[NewTask], o
         await afetch_all(connection, clock())
     with translated():
         async with connection.transaction():
-            for chunk in _chunks(tasks):
+            may_copy = (await afetch_all(connection, copyable()))[0]
+            for chunk in _chunks(tasks, may_copy=may_copy):
                 if chunk.plain:
                     now = (await afetch_all(connection, clock()))[0]
                     with _placed(chunk.plain_at), translated():
-                        async with connection.cursor() as cursor, cursor.copy(sql("tasks_copy")) as copy:
+                        async with psycopg.AsyncCursor(connection) as cursor, cursor.copy(sql("tasks_copy")) as copy:
                             for row in _rows(chunk.plain, now):
                                 await copy.write_row(row)
                     created += len(chunk.plain)
@@ -140,13 +147,13 @@ async def aenqueue_many(connection: AsyncConnection, tasks: Iterable[NewTask], o
 class _Chunk:
     """Some thousand tasks: those that can be streamed, those that need a statement, and where each stood."""
 
-    def __init__(self, start: int, tasks: list[NewTask]) -> None:
+    def __init__(self, start: int, tasks: list[NewTask], *, may_copy: bool) -> None:
         self.plain: list[NewTask] = []
         self.plain_at: list[int] = []
         self.keyed: list[NewTask] = []
         self.keyed_at: list[int] = []
         for place, task in enumerate(tasks, start):
-            streamed = task.unique_key is None and task.queue is not None and task.priority is not None
+            streamed = may_copy and task.unique_key is None and task.queue is not None and task.priority is not None
             (self.plain if streamed else self.keyed).append(task)
             (self.plain_at if streamed else self.keyed_at).append(place)
 
@@ -157,11 +164,17 @@ class _Chunk:
             raise UniqueConflict(key, done.conflict_id or 0, position=self.keyed_at[done.conflict_at])
 
 
-def _chunks(tasks: Iterable[NewTask]) -> Iterator[_Chunk]:
-    source, start = iter(tasks), 0
-    while found := list(islice(source, CHUNK_ROWS)):
-        yield _Chunk(start, found)
-        start += len(found)
+def _chunks(tasks: Iterable[NewTask], *, may_copy: bool) -> Iterator[_Chunk]:
+    """Cut the tasks into chunks of bounded length and size."""
+    start, found, characters = 0, [], 0
+    for task in tasks:
+        found.append(task)
+        characters += len(task.payload)
+        if len(found) >= CHUNK_ROWS or characters >= CHUNK_CHARACTERS:
+            yield _Chunk(start, found, may_copy=may_copy)
+            start, found, characters = start + len(found), [], 0
+    if found:
+        yield _Chunk(start, found, may_copy=may_copy)
 
 
 @contextmanager

@@ -86,7 +86,10 @@ class CompletedRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A worker process, as ``pgtasks.worker_stats`` describes it."""
+    """A worker process, as ``pgtasks.worker_stats`` describes it.
+
+    ``busy`` of one that is not alive counts the tasks that its leases still hold.
+    """
 
     id: UUID
     name: str

@@ -89,16 +89,16 @@ def _prepare_for(connection: SyncConnection | AsyncConnection, pooler: str) -> N
 
 def fetch_all(connection: SyncConnection, statement: Statement[R]) -> list[R]:
     """Run a statement and read all its rows; an empty list when it returns none."""
-    with translated(), connection.cursor(binary=True, row_factory=args_row(statement.row)) as cursor:
-        cursor.execute(statement.sql, statement.params)
+    with translated(), psycopg.Cursor(connection, row_factory=args_row(statement.row)) as cursor:
+        cursor.execute(statement.sql, statement.params, binary=True)
         return cursor.fetchall() if cursor.description else []
 
 
 async def afetch_all(connection: AsyncConnection, statement: Statement[R]) -> list[R]:
     """Run a statement and read all its rows; an empty list when it returns none."""
     with translated():
-        async with connection.cursor(binary=True, row_factory=args_row(statement.row)) as cursor:
-            await cursor.execute(statement.sql, statement.params)
+        async with psycopg.AsyncCursor(connection, row_factory=args_row(statement.row)) as cursor:
+            await cursor.execute(statement.sql, statement.params, binary=True)
             return await cursor.fetchall() if cursor.description else []
 
 

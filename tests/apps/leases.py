@@ -40,6 +40,22 @@ def hold(context: Context, seconds: float) -> int:
 
 
 @app.task
+async def block(context: Context, seconds: float) -> None:
+    """Block the handlers' loop, as an async handler must not."""
+    trace.mark("start", context)
+    time.sleep(seconds)  # noqa: ASYNC251 - the fault that the test is about
+
+
+@app.task
+def spin(context: Context, seconds: float) -> None:
+    """Keep the interpreter busy in a thread."""
+    trace.mark("start", context)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+
+
+@app.task
 def later(context: Context) -> int:
     """Ask for another attempt in a second, then succeed."""
     trace.mark("start", context)

@@ -354,3 +354,12 @@ CREATE TABLE IF NOT EXISTS public.notes (
 );
 TRUNCATE public.notes
 """
+
+
+@app.task
+def obeys(context: Context) -> str:
+    """Work until told to stop, then return, as a loop over ``cancelled`` does."""
+    note(context, "begun")
+    while not context.wait_cancelled(0.05):
+        pass
+    return "stopped half-way"

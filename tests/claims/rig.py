@@ -73,7 +73,7 @@ class Rig:
     async def __aenter__(self) -> Self:
         settings = self.settings
         slots = Slots(settings.concurrency, settings.queues)
-        leases = Leases(settings.lease_s)
+        leases = self.leases = Leases(settings.lease_s)
         self.completer = Completer(self.finish_link, self.id, leases, settings.concurrency // 2)
         self.executor = Executor(self._app(), slots, leases, self.completer.add)
         self.bell = Bell(

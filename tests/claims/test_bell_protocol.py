@@ -52,6 +52,11 @@ def _arm(connection: Connection, *queues: str) -> list[Bell]:
     return session.fetch_all(connection, statements.arm_bells(queues))
 
 
+def _locks(connection: Connection) -> list[tuple[str]]:
+    """Give the modes of the advisory locks that a session holds."""
+    return rows(connection, "SELECT mode FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()")
+
+
 def _heard(listener: Connection) -> list[str]:
     """Give all that was notified until now, up to a notification of our own."""
     listener.execute("NOTIFY pgtasks, 'enough'")
@@ -93,6 +98,16 @@ def test_somebody_asleep_is_rung_once_per_statement_and_queue(
     assert _heard(listener) == ["a"]
 
 
+def test_a_statement_over_many_queues_takes_a_hundred_locks_and_rings_for_the_rest(
+    producer: Connection, listener: Connection
+) -> None:
+    """The server's lock table is shared by all; a bulk over thousands of queues must not fill it."""
+    producer.execute("INSERT INTO pgtasks.tasks (name, queue) SELECT 't', 'q' || n FROM generate_series(1, 3000) AS n")
+    assert len(_locks(producer)) == 100
+    producer.commit()
+    assert len(set(_heard(listener))) == 2900
+
+
 def test_a_ring_is_heard_at_commit_and_not_at_all_after_a_rollback(
     sleeper: Connection, producer: Connection, listener: Connection
 ) -> None:
@@ -109,9 +124,10 @@ def test_a_ring_is_heard_at_commit_and_not_at_all_after_a_rollback(
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_nobody_falls_asleep_while_a_producer_is_in_flight(sleeper: Connection, producer: Connection, end: str) -> None:
-    """Neither armed nor held; as soon as it ended, armed, and its rows are there to be seen."""
+    """Neither armed nor held, and no other bell is taken; once it ended: armed, its rows there to be seen."""
     producer.execute(INSERT, ("q",))
-    assert _arm(sleeper, "q", "other") == [_in_flight("q"), _armed("other")]
+    assert _arm(sleeper, "q", "other") == [_in_flight("q"), _in_flight("other")]
+    assert _locks(sleeper) == []
     getattr(producer, end)()
     assert _arm(sleeper, "q") == [_armed("q")]
     assert value(sleeper, "SELECT count(*) FROM pgtasks.tasks") == (1 if end == "commit" else 0)
@@ -146,7 +162,7 @@ def test_a_second_sleeper_relies_on_the_first(dsn: str, sleeper: Connection) -> 
     with psycopg.connect(dsn, autocommit=True) as second:
         _arm(sleeper, "q")
         assert _arm(second, "q") == [_held("q")]
-        assert rows(second, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()") == []
+        assert _locks(second) == []
         sleeper.close()
         assert _until_armed(second)
 
@@ -160,7 +176,7 @@ def test_who_wakes_unrung_rings_for_those_who_relied_on_it(sleeper: Connection, 
     _arm(sleeper, "a", "b")
     session.fetch_all(sleeper, statements.release_bells(["b"]))
     assert _heard(listener) == ["b"]
-    assert rows(sleeper, "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()") == []
+    assert _locks(sleeper) == []
 
 
 @pytest.mark.parametrize(

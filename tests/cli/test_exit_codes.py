@@ -63,7 +63,10 @@ def check(ran: Ran, code: int, *parts: str) -> None:
         (["enqueue", ""], ["1 to 200 characters"]),
         (["enqueue", "x" * 300], ["1 to 200 characters"]),
         (["enqueue", "a\nb"], ["control characters", "U+000A"]),
-        (["enqueue", "add", "--delay=-5"], ["--delay"]),
+        (["enqueue", "add", "--delay=-5"], ["--delay must not be negative"]),
+        (["enqueue", "add", "--delay", "-5"], ["--delay must not be negative"]),
+        (["enqueue", "add", "--timeout=-1"], ["--timeout must not be negative"]),
+        (["enqueue", "add", "--delay", "99999d"], ["delay must be at most"]),
         (["enqueue", "add", "--delay", "soon"], ["--delay", "15m"]),
         (["enqueue", "add", "--run-at", "2027-01-31T09:00"], ["--run-at", "offset"]),
         (["enqueue", "add", "--run-at", "tomorrow"], ["--run-at", "ISO 8601"]),
@@ -84,6 +87,31 @@ def test_wrong_usage_is_2_and_names_the_fix(offline: Run, argv: list[str], parts
     ran = offline(*argv)
     check(ran, 2, *parts)
     assert SECRET not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("PGTASKS_LEASE", "0"),
+        ("PGTASKS_CONCURRENCY", "0"),
+        ("PGTASKS_SWEEP_INTERVAL", "nan"),
+        ("PGTASKS_SHUTDOWN_GRACE", "-1"),
+        ("PGTASKS_SAFETY_POLL", "61"),
+        ("PGTASKS_POOLER", "session"),
+        ("PGTASKS_LOG_FORMAT", "xml"),
+        ("PGTASKS_LOG_LEVEL", "loud"),
+        ("PGTASKS_QUEUES", "a,a"),
+        ("PGTASKS_QUEUES", "mail:x"),
+    ],
+)
+def test_a_wrong_setting_is_blamed_on_what_was_set(
+    offline: Run, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    """The variable, not the flag that nobody typed."""
+    monkeypatch.setenv(variable, value)
+    ran = offline("worker", "tests.apps.basic:app")
+    check(ran, 2, f"error: {variable}")
+    assert "--" not in ran.err
 
 
 def test_a_misspelt_pooler_is_2(pgtasks: Run, monkeypatch: pytest.MonkeyPatch) -> None:

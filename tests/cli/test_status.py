@@ -102,6 +102,27 @@ def test_workers_are_listed_with_what_they_do(pgtasks: Run, connection: Connecti
     assert "silent for 5m0" in text
 
 
+def test_a_silent_worker_has_nothing_in_flight_but_what_its_leases_hold(pgtasks: Run, connection: Connection) -> None:
+    """Its last heartbeat said 20; what was taken back since then is not its any more."""
+    add_worker(connection, name="dead", busy=20, silent="5 minutes")
+    (worker,) = pgtasks("workers", "list", "--json").json["workers"]
+    assert (worker["busy"], worker["alive"], worker["state"]) == (0, False, "silent")
+    for command in (["workers", "list"], ["status"]):
+        text = pgtasks(*command).out
+        assert "20/10" not in text
+        assert "  -  silent" in text
+    connection.execute(
+        "WITH held AS (INSERT INTO pgtasks.tasks (name, state, lease_id, claimed_at)"
+        " VALUES ('a', 'running', 77, now()), ('a', 'running', 78, now()) RETURNING id, lease_id)"
+        " INSERT INTO pgtasks.leases (id, worker_id, expires_at, task_ids) OVERRIDING SYSTEM VALUE"
+        " SELECT 77, %s, now() - interval '1 minute', array_agg(id) FROM held",
+        (ONE,),
+    )
+    (worker,) = pgtasks("status", "--json").json["workers"]
+    assert (worker["busy"], worker["alive"]) == (1, False)
+    assert "1/10" in pgtasks("workers", "list").out
+
+
 def test_a_paused_queue_is_a_warning(pgtasks: Run, connection: Connection) -> None:
     """With the command that resumes it, safe to paste into a shell."""
     connection.execute("SELECT pgtasks.pause('a; rm -rf ~')")

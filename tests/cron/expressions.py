@@ -39,6 +39,9 @@ def column(rng: random.Random, low: int, high: int, *, star: float = 0.4, wraps:
 def day_column(rng: random.Random) -> str:
     """Return a day of month, sometimes with the last day."""
     text = column(rng, 1, 31, star=0.35)
+    if rng.random() < 0.05:  # all days but one
+        but = rng.randint(2, 30)
+        text = f"1-{but - 1},{but + 1}-31"
     return rng.choice(["L", f"{text},L"]) if text != "*" and rng.random() < 0.15 else text
 
 

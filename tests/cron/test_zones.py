@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from datetime import timedelta
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import pytest
 
@@ -51,12 +51,18 @@ def test_other_names_are_refused(name: str, message: str) -> None:
     assert len(str(refused.value)) < 250
 
 
+def missing(name: str) -> ZoneInfo:
+    """Know no zone, as zoneinfo does without its data."""
+    raise ZoneInfoNotFoundError(name)
+
+
 def test_a_machine_without_time_zones_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """UTC works there all the same."""
+    """Not even UTC is there then."""
     monkeypatch.setattr(zone, "known", frozenset)
-    assert zone.load("UTC").key == "UTC"
-    with pytest.raises(ScheduleError, match="install the package tzdata"):
-        zone.load("Europe/Berlin")
+    monkeypatch.setattr(zone, "ZoneInfo", missing)
+    for name in ("UTC", "Europe/Berlin"):
+        with pytest.raises(ScheduleError, match="install the package tzdata"):
+            zone.load(name)
 
 
 def test_changes_of_a_clock_are_far_apart() -> None:

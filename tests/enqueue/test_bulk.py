@@ -1,11 +1,16 @@
 """enqueue_many takes any iterable, in constant memory, and adds all of it or nothing."""
 
+import time
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
 
-from pgtasks import App, EnqueuedMany, NewTask
+from pgtasks import App, EnqueuedMany, EnqueueError, NewTask
 from tests.database import Connection, rows
 from tests.enqueue.conftest import Live
 
@@ -55,3 +60,70 @@ def test_nothing_is_a_bulk_too(app: App, live: Live) -> None:
     """An empty iterable adds nothing and is no error."""
     assert app.enqueue_many([]) == EnqueuedMany(0, 0)
     assert live.count() == 0
+
+
+def _work(payload: Any) -> None:
+    """Stand for a handler; nothing runs it here."""
+
+
+def _database(dsn: str) -> sql.Identifier:
+    return sql.Identifier(str(conninfo_to_dict(dsn)["dbname"]))
+
+
+def test_large_tasks_go_in_in_small_chunks(app: App, live: Live) -> None:
+    """A chunk is bounded by its size too: keyed ones are one JSON value, which PostgreSQL limits."""
+    work = app.task(name="work")(_work)
+    big = "x" * 1_000_000
+    done = app.enqueue_many(work.using(unique_key=f"k{n}").prepare(big) for n in range(40))
+    assert (done.created, live.count()) == (40, 40)
+
+
+def test_a_source_may_be_slower_than_a_session_may_idle(app: App, dsn: str, live: Live) -> None:
+    """The transaction of a bulk idles while the iterable works; what a role allows must not end it."""
+    work = app.task(name="work")(_work)
+    with psycopg.connect(dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("ALTER DATABASE {} SET idle_in_transaction_session_timeout = 200").format(_database(dsn)))
+    try:
+
+        def slow() -> Iterator[NewTask]:
+            yield work.prepare(1)
+            yield from [work.prepare(2)] * 5000
+            time.sleep(0.6)  # the source's own work
+            yield work.prepare(3)
+
+        assert app.enqueue_many(slow()).created == 5002
+    finally:
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            admin.execute(sql.SQL("ALTER DATABASE {} RESET idle_in_transaction_session_timeout").format(_database(dsn)))
+
+
+def test_a_role_with_execute_alone_adds_many(app: App, dsn: str, connection: Connection, live: Live) -> None:
+    """X-01: without INSERT on the table they go through the SQL function, keyed or not."""
+    work = app.task(name="work")(_work)
+    connection.execute("DROP ROLE IF EXISTS bulk_producer; CREATE ROLE bulk_producer")
+    connection.execute("GRANT USAGE ON SCHEMA pgtasks TO bulk_producer")
+    connection.execute("GRANT EXECUTE ON FUNCTION pgtasks.enqueue_many TO bulk_producer")
+    try:
+        with psycopg.connect(dsn) as producer:
+            producer.execute("SET ROLE bulk_producer")
+            done = app.enqueue_many((work.prepare(n) for n in range(10)), connection=producer)
+        assert (done.created, live.count()) == (10, 10)
+    finally:
+        connection.execute("DROP OWNED BY bulk_producer; DROP ROLE bulk_producer")
+
+
+def test_what_concerns_the_whole_bulk_is_not_taken_from_a_task(app: App, connection: Connection) -> None:
+    """Dropped silently, a task would survive a rollback, or overwrite what it must not."""
+    work = app.task(name="work")(_work)
+    for bound in (work.using(connection=connection), work.using(unique_key="k", on_conflict="raise")):
+        with pytest.raises(EnqueueError, match="enqueue_many"):
+            bound.prepare(1)
+
+
+def test_any_cursor_class_of_the_callers_connection_will_do(app: App, dsn: str, live: Live) -> None:
+    """Frameworks set client-side cursors, which cannot read binary results."""
+    work = app.task(name="work")(_work)
+    with psycopg.connect(dsn, cursor_factory=psycopg.ClientCursor) as caller:
+        assert work.using(connection=caller).enqueue(1).created
+        assert app.enqueue_many([work.prepare(2)], connection=caller).created == 1
+    assert live.count() == 2

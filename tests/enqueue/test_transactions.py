@@ -119,7 +119,7 @@ async def test_the_wrong_kind_of_connection_is_named(app: App, dsn: str, connect
             add.using(connection=caller).enqueue(1)
         with pytest.raises(EnqueueError, match="not async"):
             await add.using(connection=connection).aenqueue(1)
-        with pytest.raises(TypeError, match="psycopg connection, got str"):
+        with pytest.raises(EnqueueError, match="psycopg connection, got str"):
             add.using(connection="host=db").enqueue(1)
     assert live.count() == 0
 

@@ -117,7 +117,7 @@ def test_delays_grow_to_the_cap_and_stay_there(jitter: bool) -> None:  # noqa: F
         (Retry(on=OSError), OSError(), False),  # type: ignore[arg-type]  # one class alone is understood too
     ],
 )
-def test_a_policy_says_which_errors_are_worth_another_try(policy: Retry, error: BaseException, dead: bool) -> None:  # noqa: FBT001 - as above
+def test_a_policy_says_which_errors_are_worth_another_try(policy: Retry, error: BaseException, dead: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """A timeout always is."""
     failure = Failure("x", "y", "z")
     outcome = decide(error, failure, attempt=1, max_attempts=2, policy=policy, rng=random.Random(1))

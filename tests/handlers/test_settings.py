@@ -35,6 +35,8 @@ def test_the_ends_of_a_range_are_allowed_and_nothing_beyond(name: str) -> None:
     for bad in (least - 0.5, least - 1, most + 1, float("inf"), float("nan")):
         with pytest.raises(ConfigError, match=f"{flag_of(name)} must be between"):
             worker_settings({name: bad}, {})
+        with pytest.raises(ConfigError, match=f"^{variable}.* must be "):
+            worker_settings({}, {variable: str(bad)})
     for text in ("", " ", "many", "1e", "0x10"):
         if text:
             with pytest.raises(
@@ -114,7 +116,7 @@ def test_queues_are_read_with_their_slots(text: str, queues: tuple[QueueSlots, .
 )
 def test_a_bad_queue_is_named(text: str, message: str) -> None:
     """Before anything is connected."""
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ConfigError, match=f"^PGTASKS_QUEUES: .*{message}"):
         worker_settings({}, {"PGTASKS_QUEUES": text})
 
 

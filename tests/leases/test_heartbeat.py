@@ -88,3 +88,21 @@ def test_a_running_task_is_cancelled_without_notifications(
         assert value(connection, "SELECT pgtasks.cancel(%s)", task_id) == "requested"
         wait_until(lambda: steps.status(connection, task_id) == "cancelled")
     assert trace.marks("cancelled")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(40)
+def test_a_dead_connection_alone_costs_no_lease(
+    dsn: str, connection: Connection, start_worker: StartWorker, trace: Trace
+) -> None:
+    """Nothing passes on the heartbeat's connection any more: it is given up in time and made anew."""
+    with Proxy(dsn) as proxy:
+        worker = start_worker(address=proxy.dsn, lease_s=3.0).wait_ready()
+        task_id = value(connection, """SELECT pgtasks.enqueue('tick', '{"seconds": 5}')""")
+        wait_until(lambda: trace.marks("tick"))
+        start_worker(lease_s=3.0)
+        proxy.swallow("heartbeat")
+        wait_until(lambda: steps.status(connection, task_id) == "completed", 15)
+    assert len(trace.marks("start")) == 1
+    assert "no answer within 1 s" in worker.output()
+    assert "lease" not in worker.output().replace("lease_s", "")

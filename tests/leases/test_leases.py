@@ -54,6 +54,19 @@ def test_a_database_that_does_not_answer_puts_leases_in_doubt(now: float) -> Non
     assert leases.untrusted(now + 41) == (set(), set())
 
 
+def test_heartbeats_without_an_answer_end_claiming_until_one_comes(now: float) -> None:
+    """What is claimed while nothing can be renewed would only be given back."""
+    leases = Leases(LEASE_S)
+    assert not leases.unanswered()
+    leases.asked(now - LEASE_S / 2 + 1)
+    assert not leases.unanswered()
+    leases.renewed([], [], now)
+    leases.asked(now - LEASE_S / 2 - 1)
+    assert leases.unanswered()
+    leases.renewed([], [], now)
+    assert not leases.unanswered()
+
+
 def test_a_process_that_stood_still_lets_its_leases_go(now: float) -> None:
     """Nobody asked in time: the lease is renewed no more, and only the sweep ends its tasks."""
     leases = Leases(LEASE_S)

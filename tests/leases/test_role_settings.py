@@ -29,7 +29,8 @@ def test_a_worker_works_whatever_its_role_has_set(
 ) -> None:
     """It runs tasks longer than its lease, sweeps another's, sleeps, wakes up, and reports no trouble."""
     with worker_role(connection, "odd_worker", SETTINGS) as address:
-        worker = start_worker(address=address, lease_s=1.0)
+        # It sleeps for longer than its role lets a session idle.
+        worker = start_worker("--safety-poll=5", address=address, lease_s=1.0)
         worker.wait_output("worker started")
         rows(connection, """INSERT INTO pgtasks.tasks (name, payload) VALUES ('hold', '{"seconds": 2.5}')""")
         orphan = value(

@@ -102,8 +102,9 @@ def assert_harmless(
     fresh_until = sweeper.window.fresh_until()
     if fresh_until is None:
         return
-    last_moment = min((fresh_until - NOON).total_seconds(), until)
-    if down(last_moment) is not None:
-        return  # It is executed after the stall, past its limit or past the next beat.
-    taken = [one for one in workers if one.expires and one.expires < last_moment]
-    assert not taken, f"a sweep at {last_moment} takes the lease that ended at {taken[0].expires}"
+    limit = (fresh_until - NOON).total_seconds()
+    # Sent now, it is executed at the latest before the next beat, or as the first thing after a stall.
+    moment = down(until) or min(until, limit)
+    if moment <= limit:
+        taken = [one for one in workers if one.expires and one.expires < moment]
+        assert not taken, f"a sweep at {moment} takes the lease that ended at {taken[0].expires}"

@@ -49,9 +49,7 @@ def test_without_a_command_it_lists_them(bare: Path) -> None:
         (["check", "everything"], "takes no arguments"),
     ],
 )
-def test_a_wrong_command_line_is_a_usage_error(
-    bare: Path, arguments: list[str], message: str
-) -> None:
+def test_a_wrong_command_line_is_a_usage_error(bare: Path, arguments: list[str], message: str) -> None:
     """The message says what would be right."""
     refused = run(bare, *arguments)
     assert refused.returncode == 2

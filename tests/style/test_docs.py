@@ -65,15 +65,10 @@ def test_every_setting_is_documented() -> None:
     classes = [
         value
         for value in vars(settings).values()
-        if isinstance(value, type)
-        and dataclasses.is_dataclass(value)
-        and value.__module__ == settings.__name__
+        if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == settings.__name__
     ]
     variables = {
-        field.metadata["env"]
-        for each in classes
-        for field in dataclasses.fields(each)
-        if "env" in field.metadata
+        field.metadata["env"] for each in classes for field in dataclasses.fields(each) if "env" in field.metadata
     }
     assert variables, "pgtasks.settings has to name its environment variables"
     assert variables <= set(VARIABLE.findall(page("settings.md")))

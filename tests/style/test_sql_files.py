@@ -33,17 +33,11 @@ def own_functions() -> set[str]:
 def unqualified(text: str) -> list[str]:
     """Return the relations and functions that a query names without their schema."""
     code = stripped(text)
-    steps = set(
-        re.findall(r"(\w+)\s*(?:\([^()]*\)\s*)?AS\s+(?:NOT\s+)?(?:MATERIALIZED\s*)?\(", code)
-    )
+    steps = set(re.findall(r"(\w+)\s*(?:\([^()]*\)\s*)?AS\s+(?:NOT\s+)?(?:MATERIALIZED\s*)?\(", code))
     # In `extract(epoch FROM x)`, `IS DISTINCT FROM x` and `DO UPDATE SET` nothing is named.
-    code = re.sub(
-        r"\bextract\s*\(\s*\w+\s+FROM\b|\bDISTINCT\s+FROM\b", "", code, flags=re.IGNORECASE
-    )
+    code = re.sub(r"\bextract\s*\(\s*\w+\s+FROM\b|\bDISTINCT\s+FROM\b", "", code, flags=re.IGNORECASE)
     code = re.sub(r"\b(?:DO|FOR|KEY)\s+UPDATE\b", "", code, flags=re.IGNORECASE)
-    named = (
-        r"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(?:ONLY\s+)?(?!LATERAL\b|UNNEST\b|STDIN\b)(\w+)\b(?!\s*[.(])"
-    )
+    named = r"\b(?:FROM|JOIN|INTO|UPDATE|USING)\s+(?:ONLY\s+)?(?!LATERAL\b|UNNEST\b|STDIN\b)(\w+)\b(?!\s*[.(])"
     relations = [word for word in re.findall(named, code, flags=re.IGNORECASE) if word not in steps]
     inserted = re.findall(r"\bINTO\s+(\w+)\s*\(", code, flags=re.IGNORECASE)
     called = re.findall(r"(?<![.\w])(\w+)\s*\(", code)
@@ -57,9 +51,7 @@ def test_every_query_is_named_noun_then_verb() -> None:
     tables = own_tables() | OTHER_NOUNS
     nouns = tables | {noun.removesuffix("s") for noun in tables}
     odd = [
-        path.name
-        for path in sql_files()
-        if not any(re.fullmatch(rf"{noun}_[a-z][a-z_]*", path.stem) for noun in nouns)
+        path.name for path in sql_files() if not any(re.fullmatch(rf"{noun}_[a-z][a-z_]*", path.stem) for noun in nouns)
     ]
     assert not odd, f"name each <noun>_<verb>.sql, with one of {sorted(nouns)}"
 
