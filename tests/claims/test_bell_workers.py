@@ -115,6 +115,7 @@ async def test_the_holder_rings_as_it_wakes_even_if_somebody_did(dsn: str, conne
         wanted=True,
         notify=lambda channel: link.fetch_all(statements.notify(channel)),
         on_cancel=lambda _: None,
+        on_schedules=lambda: None,
     )
     await bell.keep_session()
     with psycopg.connect(dsn, autocommit=True) as listener:
