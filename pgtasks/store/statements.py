@@ -53,6 +53,13 @@ class Swept(NamedTuple):
     cancelled: int
 
 
+class Overdue(NamedTuple):
+    """An expired lease and the tasks that it still holds."""
+
+    id: int
+    task_ids: list[int]
+
+
 class Bell(NamedTuple):
     """One queue's bell after an attempt to take it."""
 
@@ -222,13 +229,35 @@ def beat(
     )
 
 
-def sweep(fresh_until: datetime, *, limit: int) -> Statement[Swept]:
-    """Take back the tasks of up to ``limit`` expired leases, unless it is past ``fresh_until``."""
+def sweep(
+    fresh_until: datetime,
+    *,
+    limit: int,
+    skip_leases: Collection[int] = (),
+    lease_id: int | None = None,
+    task_ids: Collection[int] | None = None,
+) -> Statement[Swept]:
+    """Take back the tasks of up to ``limit`` expired leases, unless it is past ``fresh_until``.
+
+    ``lease_id`` narrows it to one lease, and ``task_ids`` to some of its tasks.
+    """
     return Statement(
         sql("leases_sweep"),
-        {"fresh_until": fresh_until, "limit": limit, "max_attempts": MAX_ATTEMPTS_DEFAULT},
+        {
+            "fresh_until": fresh_until,
+            "limit": limit,
+            "max_attempts": MAX_ATTEMPTS_DEFAULT,
+            "skip_leases": _numbers(skip_leases),
+            "lease_id": lease_id,
+            "task_ids": None if task_ids is None else _numbers(task_ids),
+        },
         Swept,
     )
+
+
+def list_expired(*, limit: int, skip_leases: Collection[int]) -> Statement[Overdue]:
+    """List up to ``limit`` expired leases with their tasks."""
+    return Statement(sql("leases_list"), {"limit": limit, "skip_leases": _numbers(skip_leases)}, Overdue)
 
 
 def register(worker: WorkerInfo) -> Statement[Any]:
