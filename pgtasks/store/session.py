@@ -78,8 +78,15 @@ class Statement(Generic[R]):
 def connect(dsn: str, part: conninfo.Part, *, worker: str = "", pooler: str = "none") -> SyncConnection:
     """Open a connection in autocommit mode; raises DatabaseUnavailable or ConfigError."""
     text = conninfo.complete(dsn, part, worker=worker, pooler=pooler)
-    with translated(dsn):
-        connection = psycopg.connect(text, autocommit=True)
+    try:
+        with translated(dsn):
+            connection = psycopg.connect(text, autocommit=True)
+    except DatabaseUnavailable as error:
+        # Only here: a worker that runs, and connects anew, waits until its service file is back.
+        wrong = conninfo.misuse(str(error.__cause__))
+        if wrong is None:
+            raise
+        raise ConfigError(f"the connection string, or a PG… variable beside it, cannot be used: {wrong}") from error
     _prepare_for(connection, pooler)
     return connection
 
@@ -143,8 +150,6 @@ def translate(error: psycopg.Error, dsn: str = "") -> Exception:
         return SchemaMissing(f"{message.splitlines()[0]}; run: pgtasks migrate")
     if isinstance(error, pg.InvalidSchemaName):
         return SchemaMissing("the database has no pgtasks schema; run: pgtasks migrate")
-    if state is None and dsn and (wrong := conninfo.misuse(message)):
-        return ConfigError(f"the connection string, or a PG… variable beside it, cannot be used: {wrong}")
     if isinstance(error, _PASSING) or (state is None and isinstance(error, psycopg.OperationalError)):
         return DatabaseUnavailable(_with_fix(message, state, is_connecting=bool(dsn)), sqlstate=state)
     if isinstance(error, psycopg.InterfaceError):

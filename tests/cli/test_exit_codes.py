@@ -9,9 +9,9 @@ from typing import Self
 import psycopg
 import pytest
 
-from pgtasks import embedded
+from pgtasks import embedded, schema
 from pgtasks.cli import exits
-from pgtasks.errors import SchemaOutdated
+from pgtasks.errors import DatabaseUnavailable, SchemaOutdated
 from tests.cli.conftest import Ran, Run
 from tests.database import Connection
 from tests.workers import environment, program
@@ -77,8 +77,27 @@ def check(ran: Ran, code: int, *parts: str) -> None:
         (["enqueue", "add", "--queue", ""], ["queue"]),
         (["enqueue", "add", "--unique-key", "k" * 501], ["unique_key"]),
         (["enqueue", "add", "--on-conflict", "replce"], ["ignore, raise or replace"]),
-        (["status", "--dsn", f"postgresql://u:{SECRET} x@h/d"], ["connection string cannot be read"]),
-        (["status", "--dsn", f"host=h password={SECRET} nonsense"], ["connection string cannot be read"]),
+        (["status", "--dsn", f"postgresql://u:{SECRET} x@h/d"], ["connection string in --dsn cannot be read"]),
+        (["status", "--dsn", f"host=h password={SECRET} nonsense"], ["connection string in --dsn cannot be read"]),
+        (["status", "--dsn", "postgresql://u@h:notaport/db"], ["--dsn", "port is no number from 1 to 65535"]),
+        (["status", "--dsn", f"postgresql://u:{SECRET}@h:99999/db"], ["--dsn", "port is no number"]),
+        (["status", "--dsn", "host=a,b port=5432,0"], ["--dsn", "port is no number"]),
+        (["status", "--dsn", "postgresql://u@h/db?connect_timeout=abc"], ["--dsn", "connect_timeout", "whole number"]),
+        (["status", "--dsn", "host=h keepalives_idle=1.5"], ["--dsn", "keepalives_idle", "whole number"]),
+        (["status", "--dsn", "foo=bar"], ["--dsn", "there is no option 'foo'"]),
+        (["status", "--dsn", "postgresql://u@h/db?foo=bar"], ["--dsn", "there is no option 'foo'"]),
+        (["status", "--dsn", f"host=h password=a {SECRET}=c"], ["--dsn cannot be read"]),
+        (["status", "--dsn", "host=h password=a foo=c"], ["the option after its password", "single quotes"]),
+        (["status", "--dsn", "host=127.0.0.1 port=1 sslmode=foo"], ['invalid sslmode value: "foo"']),
+        (["status", "--dsn", "service=nope"], ['definition of service "nope" not found']),
+        (["status", "--dsn", "host=127.0.0.1,127.0.0.1 port=1,2,3"], ["could not match 3 port numbers to 2 hosts"]),
+        (["status", "--dsn", ""], ["--dsn is empty", "shell variable"]),
+        (["enqueue", "x", "--dsn", " "], ["--dsn is empty"]),
+        (["worker", "tests.apps.basic:app", "--dsn", ""], ["--dsn is empty"]),
+        (["migrate", "--dsn", ""], ["--dsn is empty"]),
+        (["demo", "--dsn", ""], ["--dsn is empty"]),
+        (["db", "url", "--dsn", ""], ["--dsn is empty"]),
+        (["db", "psql", "--dsn", "foo=bar"], ["there is no option 'foo'"]),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else str(value),
 )
@@ -114,10 +133,35 @@ def test_a_wrong_setting_is_blamed_on_what_was_set(
     assert "--" not in ran.err
 
 
-def test_a_misspelt_pooler_is_2(pgtasks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["status", "migrate"])
+def test_a_misspelt_pooler_is_2(pgtasks: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """It would otherwise be taken for none."""
     monkeypatch.setenv("PGTASKS_POOLER", "transactions")
-    check(pgtasks("status"), 2, "PGTASKS_POOLER must be none or transaction")
+    check(pgtasks(command), 2, "PGTASKS_POOLER must be none or transaction")
+
+
+@pytest.mark.parametrize("dsn", ["foo=bar", "host=h port=x", "host=h connect_timeout=x", " "])
+def test_a_malformed_variable_is_2_and_named(offline: Run, monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
+    """So that nobody looks at a flag that was not given."""
+    monkeypatch.setenv("PGTASKS_DSN", dsn)
+    ran = offline("status")
+    check(ran, 2, "PGTASKS_DSN")
+    assert "--dsn" not in ran.err
+
+
+def test_the_address_of_the_database_is_that_of_the_flag(pgtasks: Run) -> None:
+    """`db url` shows what a command would use, without its password."""
+    ran = pgtasks("db", "url", "--dsn", f"postgresql://me:{SECRET}@h/shop")
+    assert (ran.code, SECRET in ran.out + ran.err, "dbname=shop" in ran.out) == (0, False, True)
+
+
+def test_an_unreachable_server_is_one_line_with_a_fix_in_python_too() -> None:
+    """The client library says it in two, and not what to do."""
+    with pytest.raises(DatabaseUnavailable) as caught:
+        schema.check("host=127.0.0.1,127.0.0.2 port=1")
+    assert len(str(caught.value).splitlines()) == 1
+    assert "127.0.0.2" in str(caught.value)
+    assert "check that PostgreSQL runs there" in str(caught.value)
 
 
 def test_a_group_alone_shows_its_help(offline: Run) -> None:

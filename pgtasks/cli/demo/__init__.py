@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from pgtasks.cli import exits, options
+from pgtasks.cli.database import given_dsn
 
 
 def demo(
@@ -30,5 +31,5 @@ def demo(
     """
     from pgtasks.cli.demo import plot
 
-    if not plot.play(dsn, as_json=as_json):
+    if not plot.play(None if dsn is None else given_dsn(dsn), as_json=as_json):
         raise typer.Exit(exits.FAILURE)

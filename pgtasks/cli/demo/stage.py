@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from pgtasks.cli.database import DSN_VARIABLE, connection_to, given_dsn
+from pgtasks.cli.database import DSN_VARIABLE, connection_to
 from pgtasks.cli.demo.promises import LEASE_S, SWEEP_S
 from pgtasks.errors import ConfigError, PgtasksError
 from pgtasks.store.session import SyncConnection
@@ -145,7 +145,7 @@ def _database(dsn: str | None, stack: ExitStack) -> tuple[str, str, str]:
     """Give the address, the queue to use there, and what to call the server."""
     if dsn is not None:
         # A queue of its own, because the database may serve other workers and other demos.
-        return given_dsn(dsn) or dsn, f"{QUEUE}-{secrets.token_hex(3)}", "the PostgreSQL of --dsn"
+        return dsn, f"{QUEUE}-{secrets.token_hex(3)}", "the PostgreSQL of --dsn"
     from pgtasks import embedded
 
     if not embedded.is_available():
