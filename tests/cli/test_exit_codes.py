@@ -53,13 +53,20 @@ def check(ran: Ran, code: int, *parts: str) -> None:
         (["worker", "tests.apps.basic:app", "--pooler", "session"], ["--pooler must be none or transaction"]),
         (["enqueue", "add", '{"a": 1'], ["not JSON", "column 8", "at its end"]),
         (["enqueue", "add", "{'a': 1}"], ["not JSON", "column 2", "double quotes"]),
-        (["enqueue", "add", '{"a": NaN}'], ["NaN"]),
-        (["enqueue", "add", '{"a": "\\u0000"}'], ["payload.a"]),
-        (["enqueue", "add", '{"a": "\\ud800"}'], ["payload.a"]),
+        (["enqueue", "add", '{"a": [1, NaN]}'], ["payload.a[1] is NaN", "use null or a string"]),
+        (["enqueue", "add", '{"a": {"b": -Infinity}}'], ["payload.a.b is -Infinity"]),
+        (["enqueue", "add", '{"a": "\\u0000"}'], ["payload.a holds a NUL", "remove or escape it"]),
+        (["enqueue", "add", '{"a": "\\ud800"}'], ["payload.a holds the lone surrogate U+D800", "remove or escape it"]),
+        (["enqueue", "add", '{"a": "\udcff"}'], ["not UTF-8 at byte 7: 0xff"]),
         (["enqueue", "add", "[1, 2]"], ["JSON object", "an array"]),
         (["enqueue", "add", "{}" + "[" * 5000], ["payload"]),
-        (["enqueue", "add", '{"a":' + "[" * 5000 + "]" * 5000 + "}"], ["payload"]),
-        (["enqueue", "add", '{"a":' + "7" * 5000 + "}"], ["payload"]),
+        (["enqueue", "add", '{"a":' + "[" * 5000 + "]" * 5000 + "}"], ["more than 200 levels deep"]),
+        (["enqueue", "add", '{"a":' + "[" * 250 + "]" * 250 + "}"], ["payload.a[0][0]", "0]…[0", "200 levels deep"]),
+        (["enqueue", "add", '{"a":' + "[" * 250 + "NaN" + "]" * 250 + "}"], ["is nested more than 200 levels"]),
+        (["enqueue", "add", '{"a":[-' + "7" * 5000 + "]}"], ["payload.a[0] is a number of 5,000 digits", "string"]),
+        (["enqueue", "add", '{"a": 1e400}'], ["payload.a is 1e400, too large", "pass it as a string"]),
+        (["enqueue", "add", '{"a": {"b": 1, "b": 1}}'], ["payload.a has the key 'b' twice"]),
+        (["enqueue", "add", '{"a": 1, "a": 2}'], ["payload has the key 'a' twice"]),
         (["enqueue", ""], ["1 to 200 characters"]),
         (["enqueue", "x" * 300], ["1 to 200 characters"]),
         (["enqueue", "a\nb"], ["control characters", "U+000A"]),
@@ -106,6 +113,8 @@ def test_wrong_usage_is_2_and_names_the_fix(offline: Run, argv: list[str], parts
     ran = offline(*argv)
     check(ran, 2, *parts)
     assert SECRET not in ran.err
+    assert "set_int_max_str_digits" not in ran.err
+    assert len(ran.err) < 500
 
 
 @pytest.mark.parametrize(
