@@ -9,7 +9,7 @@ from collections import deque
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from pgtasks import events
+from pgtasks.engine import drain
 from pgtasks.engine.batches import BatchLimit
 from pgtasks.engine.bell import DOZE_S, POLL_S, RECHECK_S, Bell, Sleep
 from pgtasks.engine.completer import Completer
@@ -68,6 +68,8 @@ class Claimer:
         self._gather_slots = min(GATHER_SLOTS, max(1, slots.total // 4))
         self.progress_at = time.monotonic()
         self.claims = 0
+        # A drain ended although there was work that this worker should have done.
+        self.gave_up = False
         self.rescans = 0
 
     async def round(self) -> float:
@@ -81,20 +83,25 @@ class Claimer:
         if found:
             return 0.0 if full or not self._slots.any_free() else await self._pause()
         if self._settings.drain and await self._drained():
-            self._stop.set()
+            await self._end_drain()
             return 0.0
         if self._settings.drain or time.monotonic() - self._found_at < DOZE_S:
             return await self._pause()
         return await self._sleep()
 
+    async def settle(self) -> None:
+        """Give back what a claim took that was cut off as this worker ended; raises DatabaseUnavailable."""
+        await self._unanswered.settle()
+
     async def _wait_for_slots(self) -> bool:
         """Wait while nothing could be started, or kept; tells whether it waited."""
         held_up = self._completer.backlog > BACKLOG_PER_SLOT * self._slots.total or self._leases.unanswered()
-        if self._slots.any_free() and not held_up:
+        free = self._slots.any_free()
+        if free and not held_up:
             return False
-        if self._settings.drain and self._executor.stuck >= self._slots.total and not self._completer.backlog:
-            events.error("drain given up", why="every slot is taken by a handler that ignored its stop")
-            self._stop.set()
+        # Nothing runs and no slot is free: handlers that ignored their stop have them all.
+        if self._settings.drain and not (free or self._executor.running or self._completer.backlog):
+            await self._end_drain()
             return True
         await wait_for_any(POLL_S if held_up else 1.0, self._executor.slot_freed, self._stop)
         if self._slots.free() < self._gather_slots:
@@ -204,11 +211,15 @@ class Claimer:
         return self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])
 
     async def _drained(self) -> bool:
-        """Tell whether nothing is left to do: nothing running or unwritten, nothing due anywhere."""
+        """Tell whether nothing is left to do: nothing running or unwritten, nothing due where a slot is free."""
         if self._executor.running or self._completer.backlog:
             return False
         found, _ = await self._claim(from_head=True)
         return found == 0
+
+    async def _end_drain(self) -> None:
+        self.gave_up = await drain.gives_up(self._link, self._slots.queues, self._names, self._slots.full_queues())
+        self._stop.set()
 
     async def _sleep(self) -> float:
         """Fall asleep if the bells allow it; returns after waking up, or at once, awake."""
