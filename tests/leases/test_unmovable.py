@@ -8,9 +8,11 @@ import pytest
 
 from pgtasks.engine.heartbeat import SweepWindow
 from pgtasks.engine.maintenance import Refused, Sweeper
+from pgtasks.outcome import Completed
 from pgtasks.store.link import Link
 from tests.database import Connection, rows, value
 from tests.leases import steps
+from tests.leases.writing import Writer
 
 RAISE = """
 CREATE FUNCTION public.refuse() RETURNS trigger LANGUAGE plpgsql AS
@@ -118,6 +120,73 @@ async def test_what_could_not_be_swept_is_tried_again(
     await sweeper.sweep()
     assert steps.status(connection, task_id) == "dead"
     assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+async def test_an_outcome_that_cannot_be_moved_is_kept_until_it_can(
+    obstacle: str, dsn: str, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its neighbours and all later outcomes go in; its own goes in whole once the obstacle is gone, and runs once."""
+    steps.enqueue(connection, 10)
+    async with Writer(dsn, connection) as writer:
+        tasks = writer.claim(10)
+        hold_fast(connection, obstacle, tasks[4].id)
+        writer.offer([(task, Completed("1")) for task in tasks])
+        await writer.until(lambda: writer.completer.written == 9)
+        steps.enqueue(connection, 2)
+        writer.offer([(task, Completed("1")) for task in writer.claim(2)])
+        await writer.until(lambda: writer.completer.written == 11, 2)
+        assert (writer.completer.backlog, writer.completer.refused, writer.failures) == (1, 1, 0)
+        assert writer.leases.ids() == [tasks[4].lease_id], "its lease must live on, so that nobody runs it again"
+        connection.execute(AWAY[obstacle].encode())
+        await writer.until_written()
+        assert (writer.completer.lost, writer.completer.refused) == (0, 0)
+    assert value(connection, "SELECT result FROM pgtasks.history WHERE id = %s", tasks[4].id) == 1
+    assert caplog.text.count("outcome refused by the database") == 1
+    assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
+
+
+async def test_an_outcome_that_cannot_be_moved_gives_way_to_a_sweep(dsn: str, connection: Connection) -> None:
+    """Somebody else has the task by now: the outcome is refused for good, as every one of a lost lease."""
+    steps.enqueue(connection, 1)
+    async with Writer(dsn, connection) as writer:
+        (task,) = writer.claim(1)
+        hold_fast(connection, "foreign key", task.id)
+        writer.offer([(task, Completed("1"))])
+        await writer.until(lambda: writer.completer.refused)
+        steps.expire(connection)
+        assert steps.sweep(connection).requeued == 1
+        await writer.until_written()
+        assert writer.completer.lost == 1
+
+
+CONDITIONS = {
+    "internal error": "RAISE EXCEPTION 'not this one' USING ERRCODE = 'XX000'",
+    "damaged page": "RAISE EXCEPTION 'not this one' USING ERRCODE = 'XX001'",
+    "limit": "RAISE EXCEPTION 'not this one' USING ERRCODE = '54000'",
+    "time": "PERFORM pg_catalog.pg_sleep(5)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("condition", CONDITIONS)
+async def test_one_row_that_always_fails_blocks_no_other(condition: str, dsn: str, connection: Connection) -> None:
+    """Whatever the condition that PostgreSQL reports: the batch is halved until that row is alone."""
+    connection.execute(RAISE.replace("RAISE EXCEPTION 'not this one'", CONDITIONS[condition]).encode())
+    steps.enqueue(connection, 12)
+    async with Writer(f"{dsn}&options=-c%20statement_timeout%3D300ms", connection) as writer:
+        tasks = writer.claim(12)
+        rows(connection, "UPDATE pgtasks.tasks SET unique_key = 'bad' WHERE id = %s", tasks[7].id)
+        writer.offer([(task, Completed("1")) for task in tasks])
+        await writer.until(lambda: writer.completer.refused == 1, 20)
+        await writer.until(lambda: writer.completer.written == 11, 20)
+        steps.enqueue(connection, 2)
+        writer.offer([(task, Completed("1")) for task in writer.claim(2)])
+        await writer.until(lambda: writer.completer.written == 13, 2)
+        connection.execute(b"DROP TRIGGER refuse ON pgtasks.tasks")
+        await writer.until_written(20)
+    assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE status = 'completed'") == 14
 
 
 def test_a_lease_that_failed_is_left_out_for_longer_each_time() -> None:
