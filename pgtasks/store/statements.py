@@ -38,6 +38,7 @@ class Beat(NamedTuple):
 
     now: datetime
     kept: list[int]
+    locked: list[int]
     cancelled: list[int]
     lost: list[int]
     registered: bool
@@ -331,8 +332,8 @@ def clock() -> Statement[datetime]:
     return Statement(sql("clock_read"), {}, _only)
 
 
-def schema_state() -> Statement[tuple[bool, int, bool]]:
-    """Say whether a version table is there, the server's version number, and if it is read-only."""
+def schema_state() -> Statement[tuple[bool, int, bool, bool]]:
+    """Say whether a version table is there, the server's version, if it is read-only, and if tables are there."""
     return Statement(sql("schema_version"), {}, as_tuple)
 
 
