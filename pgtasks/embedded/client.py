@@ -30,6 +30,7 @@ STOP_TIMEOUT_S = 60.0
 _ANSWER_SLACK_S = 10.0
 _ANSWER_BYTES_MAX = 64 * 1024
 _POLITE_STOP_S = 1.0
+_SESSION_POLL_S = 0.05
 _SUPERVISOR_LOG_BYTES_MAX = 1024 * 1024
 
 # The packages' own __init__ would load a driver that the supervisor has no use for, which takes
@@ -265,6 +266,11 @@ def _require_unused(state: State, clients: int) -> None:
         raise ServerBusyError("The local server is in use by another program. Stop that first, or use --force.")
     server = state.read_server()
     sessions = 0 if server is None else server.count_sessions()
+    # The session of a client that has just left is still ending.
+    patient_until = time.monotonic() + _POLITE_STOP_S
+    while server is not None and sessions and time.monotonic() < patient_until:
+        select.select([], [], [], _SESSION_POLL_S)
+        sessions = server.count_sessions()
     if sessions:
         raise ServerBusyError(
             f"The local server is in use: it has {sessions} open connection(s). Close them first, or use --force."
