@@ -6,7 +6,7 @@ SELECT
     to_regclass('pgtasks.schema_version') IS NOT NULL AS is_there,
     current_setting('server_version_num')::integer AS server_version,
     pg_is_in_recovery() OR current_setting('default_transaction_read_only')::boolean AS read_only,
-    EXISTS (
+    EXISTS(
         SELECT FROM pg_class AS c
         WHERE c.relnamespace = to_regnamespace('pgtasks')
             AND c.relname IN (
