@@ -22,9 +22,10 @@ from pgtasks.engine.unanswered import Unanswered
 from pgtasks.errors import DatabaseError, DatabaseUnavailable
 from pgtasks.model import Claimed
 from pgtasks.settings import WorkerSettings
-from pgtasks.store import statements
+from pgtasks.store import looking, statements
 from pgtasks.store.link import Link
 from pgtasks.store.session import Statement, is_about_time
+from pgtasks.store.statements import Lane
 
 # Waiting this long for more slots turns many small claims into few.
 GATHER_S = 0.002
@@ -144,7 +145,11 @@ class Claimer:
 
     async def _claim_from_cursor(self, queue: str, limit: int) -> int:
         cursor = self._cursors[queue]
-        lanes = cursor.lanes()
+        began = time.monotonic()
+        near = cursor.near_due(began)
+        if near:
+            cursor.add_lanes(await self._link.fetch_all(self._new_lanes(queue)))
+        lanes = cursor.near_lanes() if near else cursor.lanes()
         if not lanes:
             return 0
         statement = statements.claim(
@@ -156,10 +161,18 @@ class Claimer:
             lease_s=self._settings.lease_s,
         )
         rows, took_s = await self._send(queue, limit, statement)
-        self._claim_s += (took_s - self._claim_s) / 16
         self.claims += 1
-        cursor.claimed(rows, full=len(rows) >= limit)
+        full = len(rows) >= limit
+        if near:
+            ended = time.monotonic()
+            cursor.looked_near(rows, full=full, ended=ended, cost_s=max(0.0, ended - began - self._claim_s))
+        else:
+            self._claim_s += (took_s - self._claim_s) / 16
+            cursor.claimed(rows, full=full)
         return len(rows)
+
+    def _new_lanes(self, queue: str) -> Statement[Lane]:
+        return looking.new_lanes(queue, [lane.priority for lane in self._cursors[queue].lanes()], self._names)
 
     async def _rescan(self, queue: str, limit: int) -> int:
         began = await self._database_now()
@@ -258,7 +271,7 @@ class Claimer:
                 if not owed:
                     until = min(until, await self._next_due(queues))
             now = time.monotonic()
-            wait_s = min([until - now, *(self._cursors[queue].rescan_in_s(now) for queue in owed)])
+            wait_s = min([until - now, *(self._look_in_s(queue, now) for queue in owed)])
             if until <= now or self._slots.full_queues() != full:
                 return False
             if state is Sleep.HELD:
@@ -286,6 +299,11 @@ class Claimer:
                 owed.discard(queue)
                 found += await self._rescan(queue, limit)
         return found
+
+    def _look_in_s(self, queue: str, now: float) -> float:
+        """Say in how many seconds an owed look, or the near one in its place, can be made."""
+        cursor = self._cursors[queue]
+        return min(cursor.rescan_in_s(now), cursor.near_in_s(now))
 
     async def _next_due(self, queues: list[str]) -> float:
         """Say when the next task becomes due, on the monotonic clock; infinity if none waits."""
