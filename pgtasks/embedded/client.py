@@ -30,7 +30,6 @@ STOP_TIMEOUT_S = 60.0
 _ANSWER_SLACK_S = 10.0
 _ANSWER_BYTES_MAX = 64 * 1024
 _POLITE_STOP_S = 1.0
-_SESSION_POLL_S = 0.05
 _SUPERVISOR_LOG_BYTES_MAX = 1024 * 1024
 
 # The packages' own __init__ would load a driver that the supervisor has no use for, which takes
@@ -269,7 +268,7 @@ def _require_unused(state: State, clients: int) -> None:
     # The session of a client that has just left is still ending.
     patient_until = time.monotonic() + _POLITE_STOP_S
     while server is not None and sessions and time.monotonic() < patient_until:
-        select.select([], [], [], _SESSION_POLL_S)
+        time.sleep(locks.POLL_S)
         sessions = server.count_sessions()
     if sessions:
         raise ServerBusyError(
