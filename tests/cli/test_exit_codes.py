@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -177,6 +178,14 @@ def test_an_unreachable_server_is_one_line_with_a_fix_in_python_too() -> None:
     assert len(str(caught.value).splitlines()) == 1
     assert "127.0.0.2" in str(caught.value)
     assert "check that PostgreSQL runs there" in str(caught.value)
+
+
+def test_the_help_says_what_the_exit_codes_mean(offline: Run) -> None:
+    """All of them that a command ends with."""
+    text = " ".join(offline("--help").out.split())
+    for code in sorted({exits.OK, exits.FAILURE, exits.USAGE, exits.NOT_FOUND, exits.UNREACHABLE, exits.SCHEMA}):
+        assert re.search(rf"[ ,]{code} [a-z]", text.partition("Exit codes:")[2]), code
+    assert "130 interrupted" in text
 
 
 def test_a_group_alone_shows_its_help(offline: Run) -> None:
