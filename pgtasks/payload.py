@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pgtasks.errors import PayloadError
@@ -19,6 +19,7 @@ PAYLOAD_BYTES_MAX = 2 * 1024 * 1024
 RESULT_BYTES_MAX = 2 * 1024 * 1024
 DEPTH_MAX = 200
 _KEY_CHARACTERS_SHOWN = 100
+_PATH_CHARACTERS_MAX = 120
 # The largest number of bits with which no number has more than the 4300 digits that Python
 # reads back.
 INTEGER_BITS_MAX = 14_284
@@ -46,7 +47,7 @@ def dumps(value: Any, *, root: str = "payload", bytes_max: int = PAYLOAD_BYTES_M
     try:
         _check(value, DEPTH_MAX)
     except _Fault as fault:
-        path = root + "".join(reversed(fault.path))
+        path = shown_path(root, reversed(fault.path))
         raise PayloadError(f"{path} {fault.what}", path=path) from None
     except RecursionError:
         raise PayloadError(f"{root} is nested too deeply for this call stack", path=root) from None
@@ -61,6 +62,20 @@ def dumps(value: Any, *, root: str = "payload", bytes_max: int = PAYLOAD_BYTES_M
                 path=root,
             )
     return text
+
+
+def step(key: str) -> str:
+    """Give the step of a path that leads to the value of a key."""
+    return f".{storable(key, _KEY_CHARACTERS_SHOWN)}"
+
+
+def shown_path(root: str, parts: Iterable[str]) -> str:
+    """Give the path to a part of a value; a long one without its middle."""
+    path = root + "".join(parts)
+    if len(path) <= _PATH_CHARACTERS_MAX:
+        return path
+    half = _PATH_CHARACTERS_MAX // 2
+    return f"{path[:half]}…{path[-half:]}"
 
 
 def loads(text: str, *, root: str = "payload") -> Any:
@@ -87,7 +102,7 @@ def _check(value: Any, depth_left: int) -> None:
             raise _Fault(f"is {value}, which JSON does not have; use null")
     elif isinstance(value, dict | list | tuple):
         if depth_left <= 0:
-            raise _Fault(f"is nested more than {DEPTH_MAX} levels deep, or contains itself")
+            raise _Fault(f"is nested more than {DEPTH_MAX} levels deep, or contains itself; pass a flatter value")
         (_check_object if isinstance(value, dict) else _check_array)(value, depth_left - 1)
     else:
         raise _Fault(f"is a {type(value).__name__}, which is not JSON; {_advice(value)}")
@@ -101,7 +116,7 @@ def _check_object(value: Any, depth_left: int) -> None:
         try:
             _check(item, depth_left)
         except _Fault as fault:
-            fault.path.append(f".{storable(key, _KEY_CHARACTERS_SHOWN)}")
+            fault.path.append(step(key))
             raise
         if _unstorable(key):
             try:
@@ -123,7 +138,7 @@ def _check_text(text: str) -> None:
     found = _unstorable(text)
     if found is not None:
         what = "a NUL character" if found[0] == "\x00" else f"the lone surrogate U+{ord(found[0]):04X}"
-        raise _Fault(f"holds {what}, which PostgreSQL cannot store")
+        raise _Fault(f"holds {what}, which PostgreSQL cannot store; remove or escape it")
 
 
 def _advice(value: object) -> str:

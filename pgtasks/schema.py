@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, assert_never
@@ -28,6 +29,7 @@ from pgtasks.errors import (
     ConfigError,
     DatabaseError,
     DatabaseUnavailable,
+    SchemaError,
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
@@ -36,7 +38,7 @@ from pgtasks.store import migrating, session, statements
 from pgtasks.store.migrating import Progress
 from pgtasks.store.session import SyncConnection
 
-Verdict = Literal["current", "missing", "outdated", "too new"]
+Verdict = Literal["current", "missing", "outdated", "too new", "unknown", "unversioned"]
 
 VERSION_SCHEMA = "pgtasks"
 VERSION_TABLE = "schema_version"
@@ -48,13 +50,22 @@ MIGRATOR_WAIT_S = 600.0
 LOCK_WAIT_S = 60.0
 _RETRY_S_MAX = 5.0
 _PARTITION_DAYS_AHEAD = 3
+_GIVE_REVISION = (
+    "If its tables are those of revision {needed}{made}, run this SQL: "
+    "CREATE TABLE IF NOT EXISTS pgtasks.schema_version "
+    "(version_num varchar(32) NOT NULL CONSTRAINT schema_version_pkc PRIMARY KEY); "
+    "DELETE FROM pgtasks.schema_version; "
+    "INSERT INTO pgtasks.schema_version VALUES ('{needed}'); "
+    "otherwise this, which deletes every task: DROP SCHEMA pgtasks CASCADE; and then run: pgtasks migrate"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
     """What schema a database has: its revision ("" for none), and the one that this version needs.
 
-    ``release`` is the pgtasks version that migrated a schema which is too new for this one.
+    ``release`` is the pgtasks version that migrated a schema which this one cannot place.
+    ``has_tables`` tells a schema without a revision from none at all.
     """
 
     revision: str
@@ -62,6 +73,7 @@ class SchemaState:
     server_version: int
     read_only: bool
     release: str | None = None
+    has_tables: bool = False
 
     @property
     def verdict(self) -> Verdict:
@@ -69,8 +81,10 @@ class SchemaState:
         if self.revision == self.needed:
             return "current"
         if self.revision == BASE:
-            return "missing"
-        return "outdated" if self.revision in revisions() else "too new"
+            return "unversioned" if self.has_tables else "missing"
+        if self.revision in revisions():
+            return "outdated"
+        return "too new" if re.fullmatch(r"[0-9]{4}", self.revision) and self.revision > self.needed else "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,19 +145,22 @@ def check(dsn: str, *, pooler: str = "none") -> SchemaState:
 
 def read(connection: SyncConnection) -> SchemaState:
     """Say what schema the database of a connection has."""
-    has_version, server_version, read_only = session.fetch_all(connection, statements.schema_state())[0]
-    revision = session.fetch_one(connection, statements.schema_revision()) if has_version else None
-    state = SchemaState(revision or BASE, head(), server_version, read_only)
-    if state.verdict != "too new":
+    has_version, server_version, read_only, has_tables = session.fetch_all(connection, statements.schema_state())[0]
+    found = session.fetch_all(connection, statements.schema_revision()) if has_version else []
+    # A row that says nothing is as wrong as tables without a row: alembic stumbles over it.
+    has_tables = has_tables or BASE in found
+    state = SchemaState((found or [BASE])[0], head(), server_version, read_only, has_tables=has_tables)
+    if not has_version or state.verdict in {"current", "missing", "outdated"}:
         return state
     (release,) = session.fetch_all(connection, migrating.release())[0]
-    return SchemaState(state.revision, state.needed, server_version, read_only, release)
+    return replace(state, release=release)
 
 
 def require(state: SchemaState) -> None:
     """Refuse to work with a schema or server that is not right, saying exactly what to do.
 
-    Raises SchemaMissing, SchemaOutdated, SchemaTooNew, or DatabaseError for an old server.
+    Raises SchemaMissing, SchemaOutdated, SchemaTooNew, SchemaError for one that cannot be placed,
+    or DatabaseError for an old server.
     """
     _require_server(state)
     match state.verdict:
@@ -158,6 +175,8 @@ def require(state: SchemaState) -> None:
             )
         case "too new":
             raise _too_new(state)
+        case "unknown" | "unversioned":
+            raise _unplaced(state)
         case _:
             assert_never(state.verdict)
 
@@ -169,6 +188,17 @@ def _too_new(state: SchemaState) -> SchemaTooNew:
         f"the pgtasks schema is at {state.revision}, and this version ({_version()}) knows it only up to "
         f"{state.needed}; upgrade pgtasks to {release}"
     )
+
+
+def _unplaced(state: SchemaState) -> SchemaError:
+    """Say how to give a schema its revision: only its owner knows which one the tables have."""
+    what = (
+        "the pgtasks schema has tables but no revision (restored without its data?)"
+        if state.verdict == "unversioned"
+        else f"the pgtasks schema is at the unknown revision {state.revision!r}; known are {', '.join(revisions())}"
+    )
+    made = f" (a comment says that pgtasks {state.release} made them)" if state.release else ""
+    return SchemaError(f"{what}. {_GIVE_REVISION.format(made=made, needed=state.needed)}")
 
 
 def _require_server(state: SchemaState) -> None:
@@ -197,7 +227,7 @@ def migrate(
 
     ``on_progress`` gets one line per step. Raises DatabaseUnavailable (unreachable or
     read-only), DatabaseError (refused, or somebody held a lock for all of the waiting time),
-    SchemaTooNew or ConfigError.
+    SchemaTooNew, SchemaError (it cannot be told where the schema stands) or ConfigError.
     """
     wanted = _resolve(target)
     report = on_progress or _say_nothing
@@ -237,8 +267,8 @@ def _refuse_unfit(state: SchemaState) -> None:
             "give the connection string of the primary",
             sqlstate="25006",
         )
-    if state.verdict == "too new":
-        raise _too_new(state)
+    if state.verdict not in {"current", "missing", "outdated"}:
+        require(state)
 
 
 def _create_partitions(connection: SyncConnection, report: Progress) -> None:

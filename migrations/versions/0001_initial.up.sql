@@ -510,7 +510,12 @@ $$;
 
 -- Runs a task again now. 'due': it was waiting and is due now. 'replayed': it was a dead
 -- letter and is queued again with fresh attempts; it moved, it was not copied.
--- 'running' or 'finished': nothing was changed. NULL: no such task.
+-- 'running' or 'finished': nothing was changed, nor by 'unique_key_taken': a living task has
+-- the dead letter's key. NULL: no such task.
+--
+-- What is overdue keeps its run_at and so its place: workers that passed it look back for it,
+-- and a sleeping one is woken. The insert of a replay comes first and the delete takes what was
+-- inserted, so a key that is taken at this very moment keeps its dead letter.
 CREATE FUNCTION pgtasks.retry(id bigint) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -519,7 +524,7 @@ AS $$
 DECLARE
     its_queue text;
 BEGIN
-    UPDATE pgtasks.tasks t SET run_at = clock_timestamp()
+    UPDATE pgtasks.tasks t SET run_at = least(t.run_at, clock_timestamp())
     WHERE t.id = retry.id AND t.state = 'queued'
     RETURNING t.queue INTO its_queue;
     IF FOUND THEN
@@ -530,24 +535,33 @@ BEGIN
     IF FOUND THEN
         RETURN 'running';
     END IF;
-    WITH gone AS (
-        DELETE FROM pgtasks.dead_letters d
-        WHERE d.id = retry.id
-            AND NOT EXISTS (SELECT 1 FROM pgtasks.tasks t WHERE t.unique_key = d.unique_key)
-        RETURNING d.*
+    WITH picked AS MATERIALIZED (
+        SELECT d.* FROM pgtasks.dead_letters d WHERE d.id = retry.id FOR UPDATE
+    ),
+
+    added AS (
+        INSERT INTO pgtasks.tasks (
+            id, queue, name, payload, priority, max_attempts, timeout, unique_key, created_at, headers
+        ) OVERRIDING SYSTEM VALUE
+        SELECT p.id, p.queue, p.name, p.payload, p.priority, p.max_attempts, p.timeout, p.unique_key, p.created_at,
+            p.headers
+        FROM picked p
+        ON CONFLICT DO NOTHING
+        RETURNING id
     )
-    INSERT INTO pgtasks.tasks (
-        id, queue, name, payload, priority, max_attempts, timeout, unique_key, created_at, headers
-    ) OVERRIDING SYSTEM VALUE
-    SELECT g.id, g.queue, g.name, g.payload, g.priority, g.max_attempts, g.timeout, g.unique_key, g.created_at,
-        g.headers
-    FROM gone g;
+
+    DELETE FROM pgtasks.dead_letters d USING added a WHERE d.id = a.id;
     IF FOUND THEN
         RETURN 'replayed';
     END IF;
     PERFORM 1 FROM pgtasks.dead_letters d WHERE d.id = retry.id;
     IF FOUND THEN
         RETURN 'unique_key_taken';
+    END IF;
+    -- Somebody else replayed it while this call waited for them.
+    PERFORM 1 FROM pgtasks.tasks t WHERE t.id = retry.id;
+    IF FOUND THEN
+        RETURN 'due';
     END IF;
     PERFORM 1 FROM pgtasks.history h WHERE h.id = retry.id;
     RETURN CASE WHEN FOUND THEN 'finished' END;

@@ -44,6 +44,8 @@ app = typer.Typer(
     name="pgtasks",
     cls=Root,
     help="A task queue that needs nothing but PostgreSQL.",
+    epilog="Exit codes: 0 it worked, 1 it did not, 2 wrong usage, 3 not found, 4 database out of reach, "
+    "5 wrong schema, 130 interrupted.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

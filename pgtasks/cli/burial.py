@@ -50,7 +50,7 @@ def replay(connection: SyncConnection, filters: Filters, *, limit: int | None, d
     filters, after = _until_now(connection, filters), 0
     while limit is None or report.done < limit:
         rows = BATCH_ROWS if limit is None else min(BATCH_ROWS, limit - report.done)
-        batch = _again(connection, dead_letters.replay(filters, after=after, limit=rows))
+        batch = again(connection, dead_letters.replay(filters, after=after, limit=rows))
         if batch.last_id is None:
             break
         after = batch.last_id
@@ -74,7 +74,7 @@ def purge(
         _ask(sum(row.dead_letters for row in fetch_all(connection, dead_letters.tally(filters, limit=limit))))
     while limit is None or report.done < limit:
         rows = BATCH_ROWS if limit is None else min(BATCH_ROWS, limit - report.done)
-        batch = _again(connection, dead_letters.purge(filters, after=after, limit=rows))
+        batch = again(connection, dead_letters.purge(filters, after=after, limit=rows))
         if batch.last_id is None:
             break
         after = batch.last_id
@@ -113,7 +113,7 @@ def _missing(connection: SyncConnection, filters: Filters) -> list[int]:
     return [id for id in filters.ids if id not in there]
 
 
-def _again(connection: SyncConnection, statement: Statement[R]) -> R:
+def again(connection: SyncConnection, statement: Statement[R]) -> R:
     """Run a batch, again when it met somebody else's transaction."""
     for attempt in range(TRIES_MAX):
         try:

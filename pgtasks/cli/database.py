@@ -23,7 +23,7 @@ def given_dsn(flag: str | None) -> str | None:
     A password in a flag stands in the list of processes for everybody to read: said once.
     """
     if flag is not None:
-        parameters = conninfo.parse(flag)
+        parameters = _read(flag, "--dsn")
         if "password" in parameters or "sslpassword" in parameters:
             _note(
                 f"warning: the password in --dsn shows in the list of processes (ps); "
@@ -32,8 +32,21 @@ def given_dsn(flag: str | None) -> str | None:
         return flag
     dsn = os.environ.get(DSN_VARIABLE) or None
     if dsn is not None:
-        conninfo.parse(dsn)
+        _read(dsn, DSN_VARIABLE)
     return dsn
+
+
+def _read(dsn: str, source: str) -> dict[str, str]:
+    """Read a connection string; raises ConfigError, which says where it came from.
+
+    An empty one would mean libpq's own default server, which nobody has named.
+    """
+    if not dsn.strip():
+        raise ConfigError(
+            f"{source} is empty, perhaps from a shell variable that is not set — "
+            "give a PostgreSQL connection string, or leave it out"
+        )
+    return conninfo.parse(dsn, said=f"the connection string in {source}")
 
 
 @contextmanager

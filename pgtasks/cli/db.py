@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from pgtasks import embedded
+from pgtasks.cli import options
 from pgtasks.cli.database import DSN_VARIABLE, given_dsn
 from pgtasks.errors import ConfigError
 from pgtasks.store import conninfo
@@ -25,8 +26,9 @@ db = typer.Typer(help="Find, open and stop the database that pgtasks uses.", no_
 
 @db.command()
 def url(
+    *,
     show_password: Annotated[
-        bool, typer.Option("--show-password", help="Print the password of PGTASKS_DSN as well.")
+        bool, typer.Option("--show-password", help="Print the password of the connection string as well.")
     ] = False,
     linger: Annotated[
         float,
@@ -37,13 +39,14 @@ def url(
         ),
     ] = URL_LINGER_S,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    dsn: options.Dsn = None,
 ) -> None:
     """Print the address of the database, after starting the local server if it is that one.
 
     The local server stays for --linger seconds, and after that for as long as somebody is
     connected: psql "$(pgtasks db url)".
     """
-    dsn = given_dsn(None)
+    dsn = given_dsn(dsn)
     if dsn is not None:
         facts = _external_facts(dsn, show_password=show_password)
     else:
@@ -64,14 +67,14 @@ def url(
         "allow_interspersed_args": False,
     }
 )
-def psql(context: typer.Context) -> None:
-    """Open psql on the database; all arguments go to psql, and its exit status comes back.
+def psql(context: typer.Context, dsn: options.Dsn = None) -> None:
+    """Open psql on the database; all other arguments go to psql, and its exit status comes back.
 
     For example: pgtasks db psql -c "SELECT * FROM pgtasks.queue_stats". Arguments that this
     command knows itself, such as --help, go to psql after --.
     """
     program = find_psql()
-    dsn = given_dsn(None)
+    dsn = given_dsn(dsn)
     if dsn is not None:
         argv, environment = external_psql(dsn)
     else:
@@ -89,7 +92,7 @@ def psql(context: typer.Context) -> None:
 def path(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Print the folder that holds the local server's data and logs."""
+    """Print the folder that holds the local server's data and logs; other servers have none here."""
     _require_local()
     folder = embedded.state_folder()
     running = embedded.is_running(folder)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import replace
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, Any, cast
 
 import typer
 
 from pgtasks.cli import options
 from pgtasks.cli.database import connected
-from pgtasks.errors import PayloadError
 from pgtasks.model import OnConflict
-
-PAYLOAD_CHARACTERS_MAX = 16 * 1024 * 1024
-
 
 TaskName = Annotated[str, typer.Argument(metavar="NAME", help="The task's name.")]
 Payload = Annotated[
@@ -66,6 +60,7 @@ def enqueue(
     dsn: options.Dsn = None,
 ) -> None:
     """Add one task and print its id."""
+    from pgtasks.cli import payloads
     from pgtasks.client import Client, Options
     from pgtasks.settings import check_name
 
@@ -79,7 +74,7 @@ def enqueue(
         timeout=None if timeout is None else options.duration(timeout, "--timeout"),
         on_conflict=cast("OnConflict", on_conflict or "ignore"),  # Options refuses any other word
     )
-    task = chosen.task(check_name(name, "NAME"), read_payload(payload))
+    task = chosen.task(check_name(name, "NAME"), payloads.read(payload))
     with connected(dsn) as connection:
         added = Client(None).enqueue(task, replace(chosen, connection=connection))
         _tell_if_unknown(connection, name)
@@ -92,47 +87,6 @@ def enqueue(
     if not added.created:
         changed = "it was replaced if it was still waiting" if on_conflict == "replace" else "nothing was added"
         typer.echo(f"a living task has this unique key already: {changed}", err=True)
-
-
-def read_payload(text: str | None) -> dict[str, Any]:
-    """Read the payload; raises PayloadError, which says where it stops being JSON."""
-    if text == "-":
-        text = sys.stdin.read(PAYLOAD_CHARACTERS_MAX)
-    if text is None:
-        return {}
-    try:
-        value = json.loads(text, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise PayloadError(_explained(text, error)) from None
-    except RecursionError:
-        raise PayloadError("the payload is nested too deeply") from None
-    except ValueError as error:
-        raise PayloadError(f"the payload cannot be read: {error}") from None
-    if not isinstance(value, dict):
-        raise PayloadError(f'the payload must be a JSON object of arguments, such as {{"a": 1}}, got {_kind(value)}')
-    return value
-
-
-def _no_constant(word: str) -> NoReturn:
-    raise PayloadError(f"the payload holds {word}, which JSON does not have — use null or a string")
-
-
-def _explained(text: str, error: json.JSONDecodeError) -> str:
-    place = f"line {error.lineno} column {error.colno}" if "\n" in text else f"column {error.colno}"
-    rest = text[error.pos : error.pos + 20].splitlines()
-    near = f"near {rest[0]!r}" if rest and rest[0] else "at its end"
-    hint = (
-        " — keys and strings take double quotes; quote the whole for the shell with single ones"
-        if ("quotes" in error.msg or "value" in error.msg)
-        else ""
-    )
-    return f"the payload is not JSON: {error.msg[:1].lower()}{error.msg[1:]} at {place}, {near}{hint}"
-
-
-def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    return {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "an array"}[type(value)]
 
 
 def _tell_if_unknown(connection: Any, name: str) -> None:

@@ -38,8 +38,6 @@ _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.DatabaseUnavailable, UNREACHABLE),
     (KeyboardInterrupt, INTERRUPTED),
 )
-_UNANSWERED = "check that PostgreSQL runs there, and PGTASKS_DSN or --dsn"
-_REFUSED = "the server answered: check user, password and database in PGTASKS_DSN or --dsn"
 
 
 class Terminated(SystemExit):
@@ -89,8 +87,6 @@ def message_of(error: BaseException) -> str:
     if not isinstance(error, errors.PgtasksError):
         kind = type(error).__name__
         return f"unexpected {kind}: {message} — this is a bug in pgtasks; `pgtasks --debug …` shows where"
-    if isinstance(error, errors.DatabaseUnavailable) and error.sqlstate is None:
-        return f"{_brief(message)} — {_REFUSED if 'FATAL:' in message else _UNANSWERED}"
     return message
 
 
@@ -110,13 +106,6 @@ def _usage_message(error: typer.TyperException) -> str:
     path = getattr(context, "command_path", None)
     message = message[:1].lower() + message[1:]
     return f"{message} — see: {path} --help" if path else message
-
-
-def _brief(message: str) -> str:
-    """Shorten what libpq says when it tries several addresses: one line each is enough."""
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    kept = [line for line in lines if not line.startswith(("Is the server running", "Multiple connection attempts"))]
-    return "; ".join(dict.fromkeys(kept or lines))
 
 
 def _traceback(error: BaseException, argv: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ from typing import get_args
 
 from pgtasks import schedules
 from pgtasks.cli import options, schedules_known, schedules_screen
-from pgtasks.cli.enqueue import read_payload
+from pgtasks.cli import payloads
 from pgtasks.cli.escape import escape
 from pgtasks.cli.output import print_json
 from pgtasks.cli.render import moment
@@ -67,7 +67,7 @@ def definition(name: str, given: Given, old: ScheduleDetails | None = None) -> S
         str(chosen("task", "")),
         timezone=str(chosen("timezone", "UTC")),
         seconds_first=bool(chosen("seconds", False)),
-        payload=read_payload(given.payload),
+        payload=payloads.read(given.payload),
         queue=chosen("queue", None),  # type: ignore[arg-type]  # text or None in both
         priority=chosen("priority", None),  # type: ignore[arg-type]  # a number or None in both
         missed=str(chosen("missed", "latest")),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Annotated, Any
 
 import typer
 
 from pgtasks.cli import exits, options
-from pgtasks.cli.database import POOLER_VARIABLE, database
+from pgtasks.cli.database import database
+from pgtasks.cli.database import pooler as pooler_kind
 from pgtasks.errors import ConfigError, PgtasksError
 
 
@@ -38,7 +38,7 @@ def migrate(
     if as_sql:
         typer.echo(schema.script(from_revision or schema.BASE), nl=False)
         return
-    pooler = os.environ.get(POOLER_VARIABLE) or "none"
+    pooler = pooler_kind()
     with database(dsn) as address:
         if check:
             _tell_state(schema.check(address, pooler=pooler), as_json=as_json)

@@ -8,6 +8,7 @@ import typer
 
 from pgtasks.cli import options
 from pgtasks.cli.database import connected
+from pgtasks.errors import ConfigError
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 10_000
@@ -62,14 +63,60 @@ def show(id: options.TaskId, as_json: options.Json = False, dsn: options.Dsn = N
 
 
 @commands.command()
-def cancel(ids: options.TaskIds, as_json: options.Json = False, dsn: options.Dsn = None) -> None:
-    """Cancel tasks: a waiting one at once, a running one when its handler can be stopped."""
-    from pgtasks.cli import steering
-    from pgtasks.store import listing
+def cancel(
+    ids: Annotated[list[int] | None, typer.Argument(metavar="[ID]…", help="Task ids.", show_default=False)] = None,
+    *,
+    queue: options.Queue = None,
+    name: options.Name = None,
+    status: Annotated[
+        str | None,
+        typer.Option(
+            "--status",
+            metavar="STATUS",
+            help="Only tasks in this status: scheduled, queued, retrying or running.  [default: all that wait]",
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="At most so many, lowest ids first.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: options.Json = False,
+    dsn: options.Dsn = None,
+) -> None:
+    """Cancel tasks: a waiting one at once, a running one when its handler can be stopped.
 
-    checked = options.check_ids(ids)
+    Give ids, or filters for all tasks that fit; without --status running those only that wait.
+    """
+    from pgtasks.cli import cancelling, steering
+    from pgtasks.store import listing
+    from pgtasks.store.cancelling import Filters
+
+    checked = options.check_ids(ids or [])
+    filters = Filters(queue=queue, name=name, status=_cancellable(status))
+    _refuse_mixtures(checked, filters, is_bulk=dry_run or limit is not None)
     with connected(dsn) as connection:
-        steering.steer(connection, checked, listing.cancel, steering.CANCELLED, as_json=as_json)
+        if checked:
+            steering.steer(connection, checked, listing.cancel, steering.CANCELLED, as_json=as_json)
+        else:
+            cancelling.cancel(connection, filters, limit=limit, dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def _cancellable(status: str | None) -> str | None:
+    from pgtasks.store.cancelling import STATUSES
+
+    if options.check_status(status) in (None, *STATUSES):
+        return status
+    raise ConfigError(f"{status} tasks are finished and cannot be cancelled — one of {', '.join(STATUSES)}")
+
+
+def _refuse_mixtures(ids: list[int], filters: object, *, is_bulk: bool) -> None:
+    from pgtasks.store.cancelling import Filters
+
+    if ids and (filters != Filters() or is_bulk):
+        raise ConfigError("ids and filters exclude each other — give the ids, or filters, --limit and --dry-run")
+    if not ids and filters == Filters():
+        raise ConfigError("say which tasks to cancel — ids, or a filter such as --name, --queue or --status")
 
 
 @commands.command()

@@ -95,7 +95,8 @@ def _unknown_names(overview: Overview) -> Iterator[Warned]:
         yield Warned(
             "unknown_name",
             f"no worker knows this: {_brief(one.name)} ({number(one.tasks, estimated=one.estimated)} waiting in queue "
-            f"{_brief(one.queue)}) — start a worker whose app has that task, or cancel them",
+            f"{_brief(one.queue)}) — start a worker whose app has that task, or cancel them: "
+            f"pgtasks tasks cancel --name={shlex.quote(one.name)} --queue={shlex.quote(one.queue)}",
             {"queue": one.queue, "name": one.name, "waiting": one.tasks, "estimated": one.estimated},
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import Annotated, Any, NoReturn
 
@@ -131,6 +131,6 @@ def _database_of(app: App, dsn: str) -> Iterator[str]:
         own = app.dsn
     except ConfigError:
         own = None
-    with database(own) as used:
+    with nullcontext(own) if own else database(None) as used:
         os.environ[DSN_VARIABLE] = used
         yield used

@@ -265,6 +265,11 @@ def _require_unused(state: State, clients: int) -> None:
         raise ServerBusyError("The local server is in use by another program. Stop that first, or use --force.")
     server = state.read_server()
     sessions = 0 if server is None else server.count_sessions()
+    # The session of a client that has just left is still ending.
+    patient_until = time.monotonic() + _POLITE_STOP_S
+    while server is not None and sessions and time.monotonic() < patient_until:
+        time.sleep(locks.POLL_S)
+        sessions = server.count_sessions()
     if sessions:
         raise ServerBusyError(
             f"The local server is in use: it has {sessions} open connection(s). Close them first, or use --force."

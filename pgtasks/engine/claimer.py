@@ -9,7 +9,7 @@ from collections import deque
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from pgtasks import events
+from pgtasks.engine import drain
 from pgtasks.engine.batches import BatchLimit
 from pgtasks.engine.bell import DOZE_S, POLL_S, RECHECK_S, Bell, Sleep
 from pgtasks.engine.completer import Completer
@@ -22,9 +22,10 @@ from pgtasks.engine.unanswered import Unanswered
 from pgtasks.errors import DatabaseError, DatabaseUnavailable
 from pgtasks.model import Claimed
 from pgtasks.settings import WorkerSettings
-from pgtasks.store import statements
+from pgtasks.store import looking, statements
 from pgtasks.store.link import Link
 from pgtasks.store.session import Statement, is_about_time
+from pgtasks.store.statements import Lane
 
 # Waiting this long for more slots turns many small claims into few.
 GATHER_S = 0.002
@@ -68,6 +69,8 @@ class Claimer:
         self._gather_slots = min(GATHER_SLOTS, max(1, slots.total // 4))
         self.progress_at = time.monotonic()
         self.claims = 0
+        # A drain ended although there was work that this worker should have done.
+        self.gave_up = False
         self.rescans = 0
 
     async def round(self) -> float:
@@ -81,20 +84,25 @@ class Claimer:
         if found:
             return 0.0 if full or not self._slots.any_free() else await self._pause()
         if self._settings.drain and await self._drained():
-            self._stop.set()
+            await self._end_drain()
             return 0.0
         if self._settings.drain or time.monotonic() - self._found_at < DOZE_S:
             return await self._pause()
         return await self._sleep()
 
+    async def settle(self) -> None:
+        """Give back what a claim took that was cut off as this worker ended; raises DatabaseUnavailable."""
+        await self._unanswered.settle()
+
     async def _wait_for_slots(self) -> bool:
         """Wait while nothing could be started, or kept; tells whether it waited."""
         held_up = self._completer.backlog > BACKLOG_PER_SLOT * self._slots.total or self._leases.unanswered()
-        if self._slots.any_free() and not held_up:
+        free = self._slots.any_free()
+        if free and not held_up:
             return False
-        if self._settings.drain and self._executor.stuck >= self._slots.total and not self._completer.backlog:
-            events.error("drain given up", why="every slot is taken by a handler that ignored its stop")
-            self._stop.set()
+        # Nothing runs and no slot is free: handlers that ignored their stop have them all.
+        if self._settings.drain and not (free or self._executor.running or self._completer.backlog):
+            await self._end_drain()
             return True
         await wait_for_any(POLL_S if held_up else 1.0, self._executor.slot_freed, self._stop)
         if self._slots.free() < self._gather_slots:
@@ -137,7 +145,11 @@ class Claimer:
 
     async def _claim_from_cursor(self, queue: str, limit: int) -> int:
         cursor = self._cursors[queue]
-        lanes = cursor.lanes()
+        began = time.monotonic()
+        near = cursor.near_due(began)
+        if near:
+            cursor.add_lanes(await self._link.fetch_all(self._new_lanes(queue)))
+        lanes = cursor.near_lanes() if near else cursor.lanes()
         if not lanes:
             return 0
         statement = statements.claim(
@@ -149,10 +161,18 @@ class Claimer:
             lease_s=self._settings.lease_s,
         )
         rows, took_s = await self._send(queue, limit, statement)
-        self._claim_s += (took_s - self._claim_s) / 16
         self.claims += 1
-        cursor.claimed(rows, full=len(rows) >= limit)
+        full = len(rows) >= limit
+        if near:
+            ended = time.monotonic()
+            cursor.looked_near(rows, full=full, ended=ended, cost_s=max(0.0, ended - began - self._claim_s))
+        else:
+            self._claim_s += (took_s - self._claim_s) / 16
+            cursor.claimed(rows, full=full)
         return len(rows)
+
+    def _new_lanes(self, queue: str) -> Statement[Lane]:
+        return looking.new_lanes(queue, [lane.priority for lane in self._cursors[queue].lanes()], self._names)
 
     async def _rescan(self, queue: str, limit: int) -> int:
         began = await self._database_now()
@@ -204,11 +224,15 @@ class Claimer:
         return self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])
 
     async def _drained(self) -> bool:
-        """Tell whether nothing is left to do: nothing running or unwritten, nothing due anywhere."""
+        """Tell whether nothing is left to do: nothing running or unwritten, nothing due where a slot is free."""
         if self._executor.running or self._completer.backlog:
             return False
         found, _ = await self._claim(from_head=True)
         return found == 0
+
+    async def _end_drain(self) -> None:
+        self.gave_up = await drain.gives_up(self._link, self._slots.queues, self._names, self._slots.full_queues())
+        self._stop.set()
 
     async def _sleep(self) -> float:
         """Fall asleep if the bells allow it; returns after waking up, or at once, awake."""
@@ -247,7 +271,7 @@ class Claimer:
                 if not owed:
                     until = min(until, await self._next_due(queues))
             now = time.monotonic()
-            wait_s = min([until - now, *(self._cursors[queue].rescan_in_s(now) for queue in owed)])
+            wait_s = min([until - now, *(self._look_in_s(queue, now) for queue in owed)])
             if until <= now or self._slots.full_queues() != full:
                 return False
             if state is Sleep.HELD:
@@ -275,6 +299,11 @@ class Claimer:
                 owed.discard(queue)
                 found += await self._rescan(queue, limit)
         return found
+
+    def _look_in_s(self, queue: str, now: float) -> float:
+        """Say in how many seconds an owed look, or the near one in its place, can be made."""
+        cursor = self._cursors[queue]
+        return min(cursor.rescan_in_s(now), cursor.near_in_s(now))
 
     async def _next_due(self, queues: list[str]) -> float:
         """Say when the next task becomes due, on the monotonic clock; infinity if none waits."""

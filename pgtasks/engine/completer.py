@@ -9,52 +9,64 @@ under its lease, and a task that does not come back is looked up by (id, lease).
 history, attempts or dead letters, it was our own earlier write and counts as done; found
 nowhere, its lease was lost and the result is dropped, which is said once.
 
-One row does not hold up the others. A batch that PostgreSQL refuses for its data is halved
-until the bad row stands alone; a completion then goes in without its result, and what still
-does not go in is left to the sweep. A batch that ran into a lock (an open transaction of
-somebody who cancelled, changed or refers to a running task) is written without the locked
-rows, which are offered again every second. Any other error concerns all rows alike: the
-batch is kept and offered again.
+One row does not hold up the others.
+
+- A batch that PostgreSQL refuses for a row is halved until that row stands alone. If it was
+  refused for its values, its outcome goes in without them, and says so ("result not stored").
+- A batch that ran into a lock (an open transaction of somebody who cancelled, changed or refers
+  to a running task) is written without the locked rows, which are offered again every second.
+- A batch that fails twice for another reason that may lie in a row (a time limit, a damaged
+  page, memory) is put aside and halved there, one try after each round of the others.
+- A row that stands alone and still fails cannot be moved: a foreign key without ON DELETE, a
+  trigger that raises. The work is done, so it must not be done again because of that: the
+  outcome stays aside and is offered again with growing delays, up to a minute, for as long as
+  this worker lives and keeps the lease. If the worker ends first, the lease expires, and the
+  sweep treats the task as that of a lost worker.
+
+An error of the server, the role or the schema concerns all rows alike: the batch is kept and
+offered again as it is.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import cast
 from uuid import UUID
 
 from pgtasks import events
-from pgtasks.engine.attempt import Attempt
 from pgtasks.engine.leases import Leases
+from pgtasks.engine.outgoing import BYTES_MAX, DROPPED, ROWS_MAX, Batch, batches_of, keys, plainer
 from pgtasks.engine.periodic import wait_for_any
 from pgtasks.engine.runners import Finished
 from pgtasks.errors import DatabaseError, LeaseLost
-from pgtasks.outcome import Cancelled, Completed, Dead, Lost, Outcome, Released, RetryIn, Snoozed
 from pgtasks.store import statements
 from pgtasks.store.link import Link
-from pgtasks.store.session import Statement, is_about_data, is_about_time
-from pgtasks.store.statements import Moved
+from pgtasks.store.session import is_about_data, is_about_server, is_about_time, is_about_values
 
 LINGER_S = 0.01
 IDLE_S = 60.0
-BATCH_MAX = 1000
 BLOCKED_S = 1.0
-
-
-Batch = tuple[str, Finished]  # the statement's kind, and its rows
+# Between tries of what is aside, after one that failed; and until a single row is tried again.
+ASIDE_S = 0.25
+AGAIN_S_MIN, AGAIN_S_MAX = 1.0, 60.0
+SUSPECT_FAILURES = 2
 
 
 class Completer:
     """Writes outcomes; one batch at a time."""
 
-    def __init__(self, link: Link, worker_id: UUID, leases: Leases, batch_enough: int) -> None:
+    def __init__(
+        self, link: Link, worker_id: UUID, leases: Leases, batch_enough: int, *, bytes_max: int = BYTES_MAX
+    ) -> None:
         self._link, self._worker_id, self._leases = link, worker_id, leases
-        self._batch_enough = max(1, min(batch_enough, BATCH_MAX))
+        self._batch_enough = max(1, min(batch_enough, ROWS_MAX))
+        self._bytes_max = bytes_max
         self._waiting: Finished = []
         self._writing: list[Batch] = []
         self._blocked: list[Batch] = []
         self._blocked_until = 0.0
+        self._aside: list[Batch] = []
+        self._aside_until = 0.0
         self.arrived = asyncio.Event()
         self._enough = asyncio.Event()
         self.hurry = False
@@ -64,7 +76,12 @@ class Completer:
     @property
     def backlog(self) -> int:
         """How many outcomes are not in the database yet."""
-        return len(self._waiting) + sum(len(part) for _, part in (*self._writing, *self._blocked))
+        return len(self._waiting) + sum(len(batch) for batch in (*self._writing, *self._blocked, *self._aside))
+
+    @property
+    def refused(self) -> int:
+        """How many of these stand alone and cannot be written until somebody removes what refuses them."""
+        return sum(batch.refusals > 0 for batch in self._aside)
 
     def add(self, finished: Finished) -> None:
         """Take outcomes on the engine's loop."""
@@ -74,54 +91,62 @@ class Completer:
             self._enough.set()
 
     async def flush(self) -> float:
-        """Do one round: collect for a moment, then write all there is."""
+        """Do one round: collect for a moment, write all there is, then try one batch that failed before."""
         if self._blocked and time.monotonic() >= self._blocked_until:
             await self._unblock()
-        if not self._writing:
-            if not self._waiting:
-                return self._rest_s()
+        if not self._writing and self._waiting:
             if len(self._waiting) < self._batch_enough and not self.hurry:
                 await wait_for_any(LINGER_S, self._enough)
             self._enough.clear()
             self._writing = self._take()
-        while self._writing:
-            kind, part = self._writing[0]
-            await self._write(kind, part)
-            self._writing.pop(0)
+        await self._write_all()
+        if self._aside_due_s() <= 0:
+            self._writing.append(self._aside.pop(self._next_aside()))
+            await self._write_all()
         return 0.0 if self._waiting else self._rest_s()
 
     def _rest_s(self) -> float:
-        return max(0.001, self._blocked_until - time.monotonic()) if self._blocked else IDLE_S
+        blocked_s = max(0.001, self._blocked_until - time.monotonic()) if self._blocked else IDLE_S
+        return min(blocked_s, max(0.0, self._aside_due_s()))
+
+    def _next_aside(self) -> int:
+        return min(range(len(self._aside)), key=lambda position: self._aside[position].due)
+
+    def _aside_due_s(self) -> float:
+        """Say in how many seconds to try the next batch that is aside."""
+        if not self._aside:
+            return IDLE_S
+        due = 0.0 if self.hurry else self._aside[self._next_aside()].due
+        return max(due, self._aside_until) - time.monotonic()
 
     def _take(self) -> list[Batch]:
-        """Sort the waiting outcomes by statement, each part by task id: one lock order for all."""
+        """Cut what waits into batches."""
         waiting, self._waiting = self._waiting, []
-        parts: dict[str, Finished] = {}
-        for item in waiting:
-            parts.setdefault(_STATEMENT_OF[type(item[1])], []).append(item)
-        self._leave_to_sweep(parts.pop("drop", []))
-        batches: list[Batch] = []
-        for kind, part in parts.items():
-            part.sort(key=_key)
-            batches += [(kind, part[start : start + BATCH_MAX]) for start in range(0, len(part), BATCH_MAX)]
-        return batches
+        batches = batches_of(waiting, self._bytes_max)
+        for batch in batches:
+            if batch.kind == DROPPED:
+                self._leave_to_sweep(batch.part)
+        return [batch for batch in batches if batch.kind != DROPPED]
 
-    async def _write(self, kind: str, part: Finished) -> None:
-        """Write one batch and account for it; raises DatabaseUnavailable to be called again."""
+    async def _write_all(self) -> None:
+        while self._writing:
+            await self._write(self._writing[0])
+
+    async def _write(self, batch: Batch) -> None:
+        """Write the first batch and account for it; raises DatabaseError to be called again."""
         try:
-            moved = await self._run(kind, part)
+            moved = await self._run(batch)
         except DatabaseError as error:
-            if is_about_time(error):
-                await self._write_around(kind, part, error)
-            elif is_about_data(error):
-                await self._write_halves(kind, part, error)
-            else:
-                raise
+            # Replaced in one go: until here an error leaves the whole batch to be offered again.
+            self._writing[:1] = await self._instead(batch, error)
             return
-        if moved is not None and len(moved) < len(part):
+        if moved is not None and len(moved) < len(batch):
             taken = set(moved)
-            await self._account_missing(kind, [item for item in part if item[0].task.id not in taken])
-        self._settle(part)
+            await self._account_missing(batch.kind, [item for item in batch.part if item[0].task.id not in taken])
+        self._settle(batch.part)
+        self._writing.pop(0)
+        if batch.refusals:
+            events.info("outcome accepted at last", task_id=batch.part[0][0].task.id)
 
     def _settle(self, part: Finished) -> None:
         """Take these attempts off their leases, each once however often it was offered."""
@@ -138,10 +163,9 @@ class Completer:
                 attempt.settled = True
                 self._leases.leave_to_sweep(attempt.task.lease_id)
 
-    async def _run(self, kind: str, part: Finished) -> list[int] | None:
-        emptied = self._leases.emptied_by(attempt.task.lease_id for attempt, _ in part if not attempt.settled)
-        outcomes = [outcome for _, outcome in part]
-        reply = await self._link.fetch_one(_statement(kind, self._worker_id, _keys(part), outcomes, emptied))
+    async def _run(self, batch: Batch) -> list[int] | None:
+        emptied = self._leases.emptied_by(attempt.task.lease_id for attempt, _ in batch.part if not attempt.settled)
+        reply = await self._link.fetch_one(batch.statement(self._worker_id, emptied))
         return reply.ids if reply is not None else []
 
     async def _account_missing(self, kind: str, missing: Finished) -> None:
@@ -149,7 +173,7 @@ class Completer:
         if kind == "release":
             events.debug("not given back, it had been already", count=len(missing))
             return
-        ours = set(await self._link.fetch_all(statements.recognise(_keys(missing))))
+        ours = set(await self._link.fetch_all(statements.recognise(keys(missing))))
         refused = [attempt for attempt, _ in missing if attempt.task.id not in ours]
         self.lost += len(refused)
         # Of those that were stopped for it the executor has spoken.
@@ -162,91 +186,73 @@ class Completer:
                 advice="another worker may have run these tasks again",
             )
 
-    async def _write_around(self, kind: str, part: Finished, error: DatabaseError) -> None:
-        """Write what nobody has locked and put the rest aside; raises the error if nothing is locked."""
-        free, locked = await self._sorted_by_lock(part)
-        if not locked:
+    async def _instead(self, batch: Batch, error: DatabaseError) -> list[Batch]:
+        """Say what to write now in the place of a batch that failed; raises the error to offer it as it is."""
+        if is_about_server(error):
             raise error
+        if is_about_time(error):
+            free, locked = batch.sorted_out(await self._locked(batch))
+            if locked:
+                self._block(locked)
+                return free
+        if is_about_data(error) and len(batch) > 1:
+            return batch.halves()
+        if is_about_values(error):
+            attempt, outcome = batch.part[0]
+            plain = plainer(outcome, _first_line(error))
+            if plain is not None:
+                return [Batch(batch.kind, [(attempt, plain)])]
+        batch.failures += 1
+        if batch.failures < SUSPECT_FAILURES and not is_about_data(error):
+            raise error
+        self._put_aside(batch, error)
+        return []
+
+    def _put_aside(self, batch: Batch, error: DatabaseError) -> None:
+        """Keep a suspect for later: its halves, or the one row."""
+        now = time.monotonic()
+        self._aside_until = now + ASIDE_S
+        if len(batch) > 1:
+            self._aside += batch.halves()
+            return
+        batch.refusals += 1
+        batch.due = now + min(AGAIN_S_MAX, AGAIN_S_MIN * 2.0 ** min(batch.refusals - 1, 16))
+        if batch.refusals == 1:
+            attempt = batch.part[0][0]
+            events.error(
+                "outcome refused by the database",
+                task_id=attempt.task.id,
+                task=attempt.task.name,
+                error=_first_line(error),
+                advice="it is kept and offered again; look for a foreign key or a trigger on pgtasks.tasks",
+            )
+        self._aside.append(batch)
+
+    def _block(self, locked: list[Batch]) -> None:
+        """Keep rows that somebody has locked, to be offered again soon."""
         if not self._blocked:
             events.warning(
                 "outcomes wait for a lock",
-                tasks=[attempt.task.id for attempt, _ in locked][:10],
-                count=len(locked),
+                tasks=[task_id for batch in locked for task_id, _ in batch.held_by()][:10],
+                count=sum(map(len, locked)),
                 advice="an open transaction elsewhere has locked rows of running tasks",
             )
-        # Noted only now: until here an error leaves the whole batch to be offered again.
-        if free:
-            await self._write(kind, free)
-        self._blocked.append((kind, locked))
+        self._blocked += locked
         self._blocked_until = time.monotonic() + BLOCKED_S
 
     async def _unblock(self) -> None:
         """Offer what was locked and is free by now."""
         self._blocked_until = time.monotonic() + BLOCKED_S
-        for kind, part in list(self._blocked):
-            free, locked = await self._sorted_by_lock(part)
-            self._blocked.remove((kind, part))
-            if locked:
-                self._blocked.append((kind, locked))
-            if free:
-                self._writing.append((kind, free))
+        for batch in list(self._blocked):
+            free, locked = batch.sorted_out(await self._locked(batch))
+            self._blocked.remove(batch)
+            self._blocked += locked
+            self._writing += free
 
-    async def _sorted_by_lock(self, part: Finished) -> tuple[Finished, Finished]:
-        """Split a batch into the rows that can be written now and those that somebody has locked."""
-        locked = set(await self._link.fetch_all(statements.blocked(_keys(part))))
-        return (
-            [item for item in part if item[0].task.id not in locked],
-            [item for item in part if item[0].task.id in locked],
-        )
-
-    async def _write_halves(self, kind: str, part: Finished, error: DatabaseError) -> None:
-        if len(part) > 1:
-            middle = len(part) // 2
-            await self._write(kind, part[:middle])
-            await self._write(kind, part[middle:])
-            return
-        attempt, outcome = part[0]
-        first_line = str(error).splitlines()[0]
-        if isinstance(outcome, Completed) and outcome.result is not None:
-            note = f"result not stored: {first_line}"
-            await self._write(kind, [(attempt, Completed(None, note))])
-            return
-        events.error(
-            "outcome refused by the database", task_id=attempt.task.id, task=attempt.task.name, error=first_line
-        )
-        self._leave_to_sweep(part)
+    async def _locked(self, batch: Batch) -> set[int]:
+        """Ask which of these tasks somebody has locked."""
+        return set(await self._link.fetch_all(statements.blocked(batch.held_by())))
 
 
-_STATEMENT_OF: dict[type, str] = {
-    Completed: "complete",
-    RetryIn: "retry",
-    Dead: "bury",
-    Cancelled: "cancelled",
-    Snoozed: "release",
-    Released: "release",
-    Lost: "drop",
-}
-
-
-def _key(item: tuple[Attempt, Outcome]) -> tuple[int, int]:
-    return item[0].task.id, item[0].task.lease_id
-
-
-def _keys(part: Finished) -> list[tuple[int, int]]:
-    return [(attempt.task.id, attempt.task.lease_id) for attempt, _ in part]
-
-
-def _statement(
-    kind: str, worker_id: UUID, tasks: list[tuple[int, int]], outcomes: list[Outcome], emptied: list[int]
-) -> Statement[Moved]:
-    match kind:
-        case "complete":
-            return statements.complete(worker_id, tasks, cast("list[Completed]", outcomes), emptied)
-        case "retry":
-            return statements.retry(worker_id, tasks, cast("list[RetryIn]", outcomes), emptied)
-        case "bury":
-            return statements.bury(worker_id, tasks, cast("list[Dead]", outcomes), emptied)
-        case "cancelled":
-            return statements.cancelled(worker_id, tasks, cast("list[Cancelled]", outcomes), emptied)
-    delays_s = [outcome.delay_s if isinstance(outcome, Snoozed) else 0.0 for outcome in outcomes]
-    return statements.release(worker_id, tasks, delays_s, emptied)
+def _first_line(error: DatabaseError) -> str:
+    return str(error).splitlines()[0]

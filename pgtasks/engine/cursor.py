@@ -33,7 +33,21 @@ a million rows that were passed are claimed as fast as any others. It is due
 * RESCAN_S after the last one under load;
 * but never so often that it takes more than COST_FRACTION of the time: with dead entries that
   vacuum cannot remove, or a flood of names nobody knows, a rescan gets slow, and then rarer
-  (the cheaper of the last two counts, so that one hiccup of the server is forgiven).
+  (the cheaper of the last two counts, so that one hiccup of the server is forgiven). One that
+  takes 0.5 s is due every 10 s; RESCAN_S_MAX is the longest.
+
+While rescans are rarer than RESCAN_S for that reason, a *near look* takes their place, each
+RESCAN_S within a budget of its own, as large:
+
+* a claim that starts where the lanes stood NEAR_S ago: it walks the dead entries of those
+  seconds only, and finds what was committed up to that much late;
+* before it, a probe of the gaps between the lanes for priorities without one, which never
+  enters a lane and so walks none of its dead entries. What it finds gets a lane.
+
+So a late commit (up to NEAR_S) and a new priority wait for about RESCAN_S also then. What else
+can be passed (a transaction longer than NEAR_S, a run_at given in the past, a resumed queue's
+old tasks, a priority of which the first 100 rows are nothing this worker can run) waits for
+the rescan: RESCAN_S_MAX at most.
 
 T is the database's clock, extrapolated from its last reading with this process's monotonic
 clock and rounded down; LAG covers its error and short transactions.
@@ -41,6 +55,7 @@ clock and rounded down; LAG covers its error and short transactions.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -50,6 +65,7 @@ from pgtasks.store.statements import Lane
 RESCAN_S = 0.5
 SHORT_RESCAN_S = 0.05
 COST_FRACTION = 0.05
+NEAR_S = 5.0
 # However slow rescans are, this is the longest that a passed row waits for the next one.
 RESCAN_S_MAX = 30.0
 LAG = timedelta(seconds=2)
@@ -70,6 +86,10 @@ class Cursor:
         self._lanes: dict[int, tuple[datetime, int]] = {}
         self._rescanned_at = float("-inf")
         self._costs_s = (0.0, 0.0)
+        self._near_at = float("-inf")
+        self._near_cost_s = 0.0
+        # Where the lanes stood, with the monotonic time, oldest first; one more than NEAR_S old is kept.
+        self._stood: deque[tuple[float, dict[int, tuple[datetime, int]]]] = deque()
         # The last claim got all it asked for: there is a backlog.
         self.busy = False
 
@@ -88,22 +108,47 @@ class Cursor:
         ``began`` is the database's clock, ``ended`` the monotonic one; ``cost_s`` is what the
         walk took beyond an ordinary claim.
         """
-        self.busy = full
         self._rescanned_at = ended
         self._costs_s = (self._costs_s[1], cost_s)
+        self._went_back(rows, full=full)
+        if not full:
+            self._catch_up(began)
+        self._remember(ended)
+
+    def looked_near(self, rows: Sequence[Claimed], *, full: bool, ended: float, cost_s: float) -> None:
+        """Note the rows of a claim from ``near_lanes``, in claim order; times as in ``rescanned``."""
+        self._near_at, self._near_cost_s = ended, cost_s
+        self._went_back(rows, full=full)
+        self._remember(ended)
+
+    def add_lanes(self, found: Iterable[Lane]) -> None:
+        """Add lanes for priorities that had none."""
+        for lane in found:
+            self._lanes.setdefault(lane.priority, (lane.run_at, lane.id))
+        self._limit_lanes()
+
+    def _went_back(self, rows: Sequence[Claimed], *, full: bool) -> None:
+        self.busy = full
         if full and rows:
             self._lanes.pop(rows[-1].priority, None)
         self._pass(rows)
-        if not full:
-            self._catch_up(began)
+
+    def _remember(self, now: float) -> None:
+        if not self._stood or now - self._stood[-1][0] >= RESCAN_S:
+            self._stood.append((now, dict(self._lanes)))
+        while len(self._stood) > 1 and now - self._stood[1][0] >= NEAR_S:
+            self._stood.popleft()
 
     def _pass(self, rows: Iterable[Claimed]) -> None:
         lanes = self._lanes
         for priority, last in {row.priority: row for row in rows}.items():
             lanes[priority] = max(lanes.get(priority, _BEGINNING), (last.run_at, last.id))
-        while len(lanes) > LANES_MAX:
+        self._limit_lanes()
+
+    def _limit_lanes(self) -> None:
+        while len(self._lanes) > LANES_MAX:
             # A priority without a lane is served by rescans.
-            del lanes[min(lanes, key=lanes.__getitem__)]
+            del self._lanes[min(self._lanes, key=self._lanes.__getitem__)]
 
     def _catch_up(self, began: datetime) -> None:
         position = (began - LAG, _ID_MAX)
@@ -117,6 +162,20 @@ class Cursor:
         """Tell whether a rescan is due at ``now`` (monotonic)."""
         wait_s = RESCAN_S if self.busy else SHORT_RESCAN_S
         return self.rescan_in_s(now) <= 0 and (not self._lanes or now - self._rescanned_at >= wait_s)
+
+    def near_due(self, now: float) -> bool:
+        """Tell whether a near look is due at ``now``, in place of a rescan that has to wait."""
+        return bool(self._lanes) and self.rescan_in_s(now) > 0 and self.near_in_s(now) <= 0
+
+    def near_in_s(self, now: float) -> float:
+        """Say in how many seconds the next near look could be made; 0 for now."""
+        near_s = min(RESCAN_S_MAX, max(RESCAN_S, self._near_cost_s / COST_FRACTION))
+        return max(0.0, self._near_at + near_s - now, self._rescanned_at + RESCAN_S - now)
+
+    def near_lanes(self) -> list[Lane]:
+        """Give the lanes as they stood NEAR_S ago, and those that are newer as they are."""
+        stood = self._stood[0][1] if self._stood else {}
+        return [Lane(lane[0], *min(lane[1:], stood.get(lane[0], lane[1:]))) for lane in self.lanes()]
 
     def rescan_in_s(self, now: float) -> float:
         """Say in how many seconds a rescan keeps within its share of the time; 0 for now."""

@@ -5,6 +5,10 @@ a slow claim stops it. Each beat is one statement for the whole worker. Its answ
 engine's loop. A beat that is not answered within its deadline is given up and sent again on a
 new connection, early enough to save the leases when only the connection was dead.
 
+The thread vouches for the engine's loop, which keeps time limits and writes outcomes: a loop
+that answers nothing for a whole lease gets no more beats, so that others take its tasks over.
+(Handlers run on another loop and in threads; they may block those for as long as they like.)
+
 When every lease looks expired
 ------------------------------
 After a stall of the whole database (a crash and restart, a lock, a frozen host) the leases of
@@ -33,6 +37,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from pgtasks import events
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.periodic import repeat
@@ -46,6 +51,9 @@ BEATS_PER_LEASE = 3
 # A beat needs this long on a busy machine, whatever the lease.
 BEAT_DEADLINE_S_MIN = 1.0
 STOP_S = 0.5
+# How long the engine's loop may be silent, at least; and how long the thread may take to start.
+ENGINE_SILENT_S_MIN = 3.0
+START_S = 10.0
 
 
 def beat_deadline_s(lease_s: float) -> float:
@@ -93,13 +101,22 @@ class Heartbeat:
         self._engine_loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="pgtasks-heartbeat", daemon=True)
         self._started = threading.Event()
+        self._ended = asyncio.Event()
+        # When the oldest ping was sent that the engine's loop has not answered.
+        self._pinged_at: float | None = None
+        self._silence_said = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._beating: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start beating."""
+        """Start beating; raises RuntimeError when the thread does not get to it."""
         self._thread.start()
-        self._started.wait()
+        if not self._started.wait(START_S) or self._beating is None:
+            raise RuntimeError("the heartbeat's thread did not start")
+
+    async def until_ended(self) -> None:
+        """Wait until the thread beats no more, for whatever reason."""
+        await self._ended.wait()
 
     def stop(self) -> None:
         """Beat no more; a beat under way is given up."""
@@ -110,8 +127,14 @@ class Heartbeat:
         self._thread.join(timeout=STOP_S)
 
     def _run(self) -> None:
-        with contextlib.suppress(asyncio.CancelledError):
-            asyncio.run(self._beat_until_cancelled())
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                asyncio.run(self._beat_until_cancelled())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the worker must learn that the thread has ended
+            events.LOGGER.error("heartbeat ended", exc_info=error)
+        finally:
+            self._started.set()
+            self._call(self._ended.set)
 
     async def _beat_until_cancelled(self) -> None:
         self._loop, self._beating = asyncio.get_running_loop(), asyncio.current_task()
@@ -123,6 +146,8 @@ class Heartbeat:
 
     async def _beat(self) -> float:
         """Do one round: renew, and hand the answer to the engine's loop."""
+        if not self._engine_answers():
+            return self.interval_s / 4
         lease_ids, running = self._leases.ids(), self._executor.held()
         sent_at = time.monotonic()
         self._leases.asked(sent_at)
@@ -141,7 +166,26 @@ class Heartbeat:
         self._call(lambda: self._answered(lease_ids, running, sent_at, beat))
         if not beat.registered:
             await self._link.fetch_all(statements.register(self._worker))
+        if beat.locked:
+            return self.interval_s / 4
         return self.interval_s * (0.9 + 0.1 * self._rng.random()) - (time.monotonic() - sent_at)
+
+    def _engine_answers(self) -> bool:
+        """Ping the engine's loop; tells whether it answered the pings before in time."""
+        now = time.monotonic()
+        if self._pinged_at is None:
+            self._pinged_at, self._silence_said = now, False
+            self._call(self._pong)
+        silent_s = now - (self._pinged_at or now)
+        if silent_s <= max(self._worker.lease_s, ENGINE_SILENT_S_MIN):
+            return True
+        if not self._silence_said:
+            self._silence_said = True
+            events.error("no heartbeat for an engine that stands still", silent_s=round(silent_s, 1))
+        return False
+
+    def _pong(self) -> None:
+        self._pinged_at = None
 
     def _call(self, work: Callable[[], None]) -> None:
         with contextlib.suppress(RuntimeError):  # The engine's loop has ended.
@@ -151,7 +195,7 @@ class Heartbeat:
         """Take a beat's answer, on the engine's loop."""
         self.beats += 1
         self.window.beat(beat.now)
-        gone = self._leases.renewed(asked, beat.kept, sent_at)
+        gone = self._leases.renewed(asked, beat.kept, sent_at, locked=beat.locked)
         if gone:
             self._executor.lose(gone, "it expired and was swept")
         if beat.lost:

@@ -8,7 +8,8 @@ always gives up first.
 A lease that can no longer be trusted is in one of two states (docs/adr/0005-stalls-and-fencing.md):
 
 - *in doubt*: the heartbeat has been asking in time and the database does not answer, or its
-  answer (to a heartbeat or a claim) took so long that it says nothing about now. The lease
+  answer (to a heartbeat or a claim) took so long that it says nothing about now, or it says
+  that somebody has locked the lease's row, so that it could not be renewed. The lease
   may well be ours still, if the database stalled for everybody. The tasks stay on the books:
   their outcomes are offered, under the lease, when the database is back.
 - *let go*: this process itself did not run in time. The lease is renewed no more; it was swept
@@ -29,13 +30,14 @@ from typing import NamedTuple
 class Lease:
     """One lease: how many of its tasks have no outcome in the database yet."""
 
-    __slots__ = ("came_late", "left_to_sweep", "let_go", "open_tasks", "trusted_until")
+    __slots__ = ("excused", "left_to_sweep", "let_go", "open_tasks", "trusted_until")
 
-    def __init__(self, open_tasks: int, trusted_until: float, *, came_late: bool) -> None:
+    def __init__(self, open_tasks: int, trusted_until: float, *, excused: bool) -> None:
         self.open_tasks = open_tasks
         self.trusted_until = trusted_until
-        # The answer that granted or renewed it last arrived after its trusted time.
-        self.came_late = came_late
+        # That it is not trusted is no fault of this process: the answer that granted or renewed
+        # it last arrived after its trusted time, or its row was locked.
+        self.excused = excused
         # Some of its tasks are left as they are: the row must stay until the sweep has seen it.
         self.left_to_sweep = False
         self.let_go = False
@@ -68,7 +70,7 @@ class Leases:
 
     def add(self, lease_id: int, tasks: int, sent_at: float) -> None:
         """Note a lease granted by a request that was sent at ``sent_at`` (monotonic)."""
-        self._by_id[lease_id] = Lease(tasks, sent_at + self.lease_s, came_late=self._is_late(sent_at))
+        self._by_id[lease_id] = Lease(tasks, sent_at + self.lease_s, excused=self._is_late(sent_at))
 
     def _is_late(self, sent_at: float) -> bool:
         return sent_at + self.lease_s <= time.monotonic() + self.margin_s
@@ -83,8 +85,13 @@ class Leases:
         since = self._asking_since
         return since is not None and time.monotonic() - since > self.lease_s / 2
 
-    def renewed(self, asked: Iterable[int], kept: Iterable[int], sent_at: float) -> set[int]:
-        """Note the answer of a heartbeat; gives the leases that are gone although asked for."""
+    def renewed(
+        self, asked: Iterable[int], kept: Iterable[int], sent_at: float, *, locked: Iterable[int] = ()
+    ) -> set[int]:
+        """Note the answer of a heartbeat; gives the leases that are gone although asked for.
+
+        What is ``locked`` is not renewed and not gone either.
+        """
         self._asking_since = None
         until, late = sent_at + self.lease_s, self._is_late(sent_at)
         still = set(kept)
@@ -92,7 +99,12 @@ class Leases:
             lease = self._by_id.get(lease_id)
             if lease is not None and not lease.let_go:
                 lease.trusted_until = max(lease.trusted_until, until)
-                lease.came_late = late
+                lease.excused = late
+        for lease_id in locked:
+            still.add(lease_id)
+            lease = self._by_id.get(lease_id)
+            if lease is not None:
+                lease.excused = True
         return {lease_id for lease_id in asked if lease_id not in still and lease_id in self._by_id}
 
     def untrusted(self, now: float) -> Untrusted:
@@ -104,7 +116,7 @@ class Leases:
             if lease.trusted_until > limit:
                 continue
             asked_in_time = asking_since is not None and asking_since < lease.trusted_until - self.margin_s
-            if (asked_in_time or lease.came_late) and not lease.let_go:
+            if (asked_in_time or lease.excused) and not lease.let_go:
                 found.in_doubt.add(lease_id)
             else:
                 lease.let_go = lease.left_to_sweep = True

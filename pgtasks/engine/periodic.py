@@ -1,13 +1,14 @@
 """The loop, written once: a service is a function that does one round and says when to come back.
 
 A round that fails is tried again with exponential backoff and full jitter, for ever: no
-trouble with the database, and no bug in one part, ends a part while the worker lives.
+trouble with the database, and no bug in one part, ends a part while the worker lives. A
+CancelledError that nobody sent to the part is such a failure too. What else ends a part
+(SystemExit, say) ends the task in which it runs, and the worker watches those.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import Awaitable, Callable
 
@@ -56,7 +57,10 @@ async def repeat(
     while not stop.is_set():
         try:
             delay_s = await do_round()
-        except Exception as error:  # noqa: BLE001 - a part of the worker must outlive any fault of a round
+        except (Exception, asyncio.CancelledError) as error:
+            # A part of the worker must outlive any fault of a round.
+            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                raise
             delay_s = backoff.next_s()
             _report(name, error, backoff.failures, delay_s)
             await wait_for_any(delay_s, stop)
@@ -70,7 +74,13 @@ async def repeat(
             wake.clear()
 
 
-def _report(name: str, error: Exception, failures: int, delay_s: float) -> None:
+def _is_cancelled() -> bool:
+    """Tell whether somebody cancelled this very task."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+def _report(name: str, error: BaseException, failures: int, delay_s: float) -> None:
     """Say the first failure at once, later ones only when their count doubles."""
     if failures & (failures - 1):
         return
@@ -91,7 +101,7 @@ async def wait_for_any(timeout_s: float, *wanted: asyncio.Event) -> None:
     try:
         await asyncio.wait(waiters, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     finally:
+        # Not waited for: they end in the next round of the loop, and whoever cancels this
+        # wait meanwhile must be heard.
         for waiter in waiters:
             waiter.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*waiters, return_exceptions=True)

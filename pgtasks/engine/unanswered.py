@@ -9,10 +9,13 @@ The statement may still be running on the server when this side is connected aga
 after the first look. So there is more than one look, the last after the server's own
 statement_timeout; what comes later still is left to the sweep. One claim is sent at a time,
 so the looks end with the first that finds something.
+
+A worker that ends has no time for that: it looks at once, and again for a fraction of a second.
 """
 
 from __future__ import annotations
 
+import asyncio
 import time
 from uuid import UUID
 
@@ -21,6 +24,7 @@ from pgtasks.store import statements
 from pgtasks.store.link import Link
 
 LOOKS_S = (0.0, 1.0, 4.0, 16.0)
+LAST_LOOKS_S = (0.0, 0.05, 0.15)
 
 
 class Unanswered:
@@ -53,6 +57,17 @@ class Unanswered:
         """
         if not self._looks_at or time.monotonic() < self._looks_at[0]:
             return 0
+        return await self._look()
+
+    async def settle(self) -> None:
+        """Do the last looks of a worker that ends; raises DatabaseUnavailable when they cannot be made."""
+        for wait_s in LAST_LOOKS_S:
+            if not self._looks_at:
+                return
+            await asyncio.sleep(wait_s)
+            await self._look()
+
+    async def _look(self) -> int:
         tasks = await self._link.fetch_all(statements.unanswered(self._worker_id, after=self._after, known=self._known))
         if tasks:
             emptied = sorted({lease_id for _, lease_id in tasks})

@@ -2,9 +2,12 @@
 
 Stopping. The first SIGTERM, SIGINT or SIGHUP ends claiming; running tasks get the grace time;
 what still runs then is stopped and released, no attempt charged; outcomes are flushed; exit 0.
+A claim under way gets as long as the handlers that are stopped; then it is cut off, and what it
+took nevertheless is looked for and released.
 A second signal skips the grace and exits with 130; a third ends the process on the spot.
 If the database is away, the flush is tried until the grace time is over, half a second at
 least, and the exit code is 1: the leases then expire, and other workers run those tasks again.
+It is 1 also after a drain that was given up, and when a part of the worker ended by itself.
 A signal during the start, also while waiting for an answer of the database, ends it with 0.
 """
 
@@ -26,6 +29,7 @@ from collections.abc import Callable
 
 from pgtasks import __version__, events
 from pgtasks.app import App
+from pgtasks.engine import forks
 from pgtasks.engine.bell import Bell
 from pgtasks.engine.claimer import Claimer
 from pgtasks.engine.completer import Completer
@@ -50,6 +54,7 @@ FLUSH_S = 0.4
 LEAVE_S_MIN, LEAVE_S_MAX = 0.2, 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIGNALS_TO_DIE = 3
+NAMES_SHOWN = 20
 
 
 def run(app: App, settings: WorkerSettings, label: str = "") -> int:
@@ -71,7 +76,7 @@ async def _run(app: App, settings: WorkerSettings, label: str) -> int:
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, worker.on_signal, number)
-    _fork.guard()
+    forks.guard(SIGNALS)
     _collect_rarely()
     try:
         if not await worker.introduce():
@@ -117,41 +122,6 @@ def leave_within(limit_s: float, code: int) -> None:
     timer.start()
 
 
-class _Fork:
-    """Keeps a child that a handler forks apart from this process's signals.
-
-    The child inherits the handlers and shares the socket that wakes the loop: a signal it gets
-    would stop the worker, and would not end the child. It gets the default handlers back. In
-    between the signals are blocked; they are delivered afterwards, to the right process.
-    """
-
-    def __init__(self) -> None:
-        self._worker_pid = 0
-        self._masks = threading.local()
-
-    def guard(self) -> None:
-        """Begin, in a process that has become a worker."""
-        if not self._worker_pid:
-            os.register_at_fork(before=self._before, after_in_parent=self._unblock, after_in_child=self._in_child)
-        self._worker_pid = os.getpid()
-
-    def _before(self) -> None:
-        self._masks.old = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-
-    def _unblock(self) -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._masks.old)
-
-    def _in_child(self) -> None:
-        if os.getppid() == self._worker_pid:
-            signal.set_wakeup_fd(-1)
-            for number in SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
-        self._unblock()
-
-
-_fork = _Fork()
-
-
 class Worker:
     """One worker process."""
 
@@ -176,6 +146,7 @@ class Worker:
         self._stop_claiming = asyncio.Event()
         self._stop_all = asyncio.Event()
         self._signals = 0
+        self._registering = False
         slots = Slots(settings.concurrency, queues)
         leases = Leases(settings.lease_s)
         self._completer = Completer(self._finish_link, self.info.id, leases, settings.concurrency // 2)
@@ -228,15 +199,26 @@ class Worker:
         await asyncio.wait({introduction, signalled}, return_when=asyncio.FIRST_COMPLETED)
         for task in (signalled, introduction):
             task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
+        try:
             await introduction
-            return True
-        return False
+        except asyncio.CancelledError:
+            await self._forget()
+            return False
+        except Exception:
+            await self._forget()
+            raise
+        return True
+
+    async def _forget(self) -> None:
+        """Take this worker off the list again when it was put there and does not start after all."""
+        if self._registering:
+            await self._leave(time.monotonic() + LEAVE_S_MIN)
 
     async def _introduce(self) -> None:
         await self._finish_link.fetch_all(
             statements.upsert_types([handler.as_type() for handler in self._app.handlers.values()])
         )
+        self._registering = True
         await self._finish_link.fetch_all(statements.register(self.info))
         await write_schedules(self._finish_link, self._app, self._label)
         await self._tidier.tidy()
@@ -245,7 +227,7 @@ class Worker:
         """Work until stopped; gives the exit code."""
         self._heartbeat.start()
         parts = [
-            asyncio.create_task(repeat(name, do_round, stop=stop, rng=self._rng, wake=wake))
+            asyncio.create_task(repeat(name, do_round, stop=stop, rng=self._rng, wake=wake), name=name)
             for name, do_round, stop, wake in (
                 ("claim", self._claimer.round, self._stop_claiming, None),
                 ("listen", self._bell.keep_session, self._stop_all, self._bell.lost),
@@ -257,24 +239,51 @@ class Worker:
             )
             if name != "schedule" or (self._settings.scheduler and not self._settings.drain)
         ]
-        events.info(
-            "worker started",
-            worker=self.info.id,
-            name=self.info.name,
-            queues=",".join(self.info.queues),
-            tasks=len(self.info.names),
-            concurrency=self.info.slots,
-            lease_s=self.info.lease_s,
-        )
+        self._say_started()
         try:
-            await self._stop_claiming.wait()
-            return await self._wind_down(parts[0])
+            whole = await self._wait_for_stop(parts)
+            return await self._wind_down(parts[0], whole=whole)
         finally:
             self._stop_all.set()
             await asyncio.wait(parts, timeout=0.2)
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
+
+    def _say_started(self) -> None:
+        names = self.info.names
+        events.info(
+            "worker started",
+            worker=self.info.id,
+            name=self.info.name,
+            queues=",".join(self.info.queues),
+            tasks=len(names),
+            names=",".join(names[:NAMES_SHOWN]) + (",…" if len(names) > NAMES_SHOWN else ""),
+            concurrency=self.info.slots,
+            lease_s=self.info.lease_s,
+        )
+        if not names:
+            events.warning("the app has no tasks", advice="import the modules that define them where the app is made")
+
+    async def _wait_for_stop(self, parts: list[asyncio.Task[None]]) -> bool:
+        """Wait for the stop; false when it comes because a part of this worker ended by itself.
+
+        A worker without one of its parts would hold its leases, and seem alive, for nothing.
+        """
+        stopped = asyncio.create_task(self._stop_claiming.wait())
+        try:
+            await asyncio.wait({stopped, *parts}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopped.cancel()
+        if self._stop_claiming.is_set():
+            return True
+        for part in parts:
+            if part.done():
+                error = None if part.cancelled() else part.exception()
+                facts = {"part": part.get_name(), "error": type(error or asyncio.CancelledError()).__name__}
+                events.LOGGER.error("part ended", exc_info=error, extra={"pgtasks": facts})
+        self._stop_claiming.set()
+        return False
 
     def on_signal(self, number: int) -> None:
         """Begin to stop; what a second and a third signal mean is in the module's docstring."""
@@ -284,7 +293,7 @@ class Worker:
             os._exit(EXIT_INTERRUPTED)
         self._stop_claiming.set()
 
-    async def _wind_down(self, claiming: asyncio.Task[None]) -> int:
+    async def _wind_down(self, claiming: asyncio.Task[None], *, whole: bool) -> int:
         """Drain, stop what is left, flush; gives the exit code."""
         began = time.monotonic()
         executor, completer = self.executor, self._completer
@@ -292,24 +301,45 @@ class Worker:
         events.info("worker stopping", running=executor.running, grace_s=self._settings.shutdown_grace_s)
         self._heartbeat.draining = True
         executor.accepting = False
-        # A claim under way may still bring tasks; they are released as they come.
-        await self._wait_until(lambda: claiming.done() and not executor.running, deadline)
-        claiming.cancel()
-        if executor.running:
+
+        def quiet() -> bool:
+            # A claim under way may still bring tasks; they are released as they come.
+            return claiming.done() and not executor.running
+
+        await self._wait_until(quiet, deadline)
+        if not quiet():
             executor.stop_all()
-            await self._wait_until(lambda: not executor.running, time.monotonic() + STOP_S, heed_signals=False)
+            await self._wait_until(quiet, time.monotonic() + STOP_S, heed_signals=False)
+        settling = asyncio.create_task(self._settle(claiming))
         executor.abandon_all()
         completer.hurry = True
         completer.arrived.set()
-        await self._wait_until(lambda: not completer.backlog, max(deadline, time.monotonic() + FLUSH_S))
+
+        def written() -> bool:
+            return settling.done() and not completer.backlog
+
+        await self._wait_until(written, max(deadline, time.monotonic() + FLUSH_S))
         if self.interrupted:
-            await self._wait_until(lambda: not completer.backlog, time.monotonic() + FLUSH_S, heed_signals=False)
+            await self._wait_until(written, time.monotonic() + FLUSH_S, heed_signals=False)
+        settled = settling.done() and settling.result()
+        if not settled:
+            settling.cancel()
+            events.warning("a claim was cut off unanswered", advice="tasks it took wait for their lease to end")
         left = completer.backlog
-        gone = not left and await self._leave(min(LEAVE_S_MAX, max(LEAVE_S_MIN, deadline - time.monotonic())))
+        gone = not left and await self._leave(min(deadline, time.monotonic() + LEAVE_S_MAX))
         events.info("worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=executor.stuck)
         if self.interrupted:
             return EXIT_INTERRUPTED
-        return EXIT_OK if gone else EXIT_FAILURE
+        return EXIT_OK if gone and settled and whole and not self._claimer.gave_up else EXIT_FAILURE
+
+    async def _settle(self, claiming: asyncio.Task[None]) -> bool:
+        """Cut off a claim that is still under way and give back what it took; tells whether that was possible."""
+        claiming.cancel()
+        await asyncio.wait({claiming}, timeout=FLUSH_S)
+        with contextlib.suppress(PgtasksError):
+            await self._claimer.settle()
+            return claiming.done()
+        return False
 
     async def _wait_until(self, condition: Callable[[], bool], until: float, *, heed_signals: bool = True) -> None:
         """Wait for a condition, for a bounded time, and no longer than until a second signal."""
@@ -319,13 +349,21 @@ class Worker:
                 return
             await asyncio.sleep(0.01)
 
-    async def _leave(self, limit_s: float) -> bool:
-        """Take this worker off the list; tells whether the database was there."""
+    async def _leave(self, until: float) -> bool:
+        """Take this worker off the list; tells whether the database was there.
+
+        LEAVE_S_MIN is given in any case; what is left of the time until then ends with a second signal.
+        """
         # First, because a heartbeat puts a worker that is not listed back.
         self._heartbeat.stop()
+        leaving = asyncio.create_task(self._finish_link.fetch_all(statements.remove_worker(self.info.id)))
+        least = time.monotonic() + LEAVE_S_MIN
+        await self._wait_until(leaving.done, until)
+        await self._wait_until(leaving.done, least, heed_signals=False)
+        leaving.cancel()
         try:
-            await self._finish_link.fetch_all(statements.remove_worker(self.info.id), deadline_s=limit_s)
-        except PgtasksError:
+            await leaving
+        except (PgtasksError, asyncio.CancelledError):
             return False
         return True
 

@@ -2,7 +2,8 @@
 -- are used up, or to history when their cancellation was requested.
 --
 -- Parameters: fresh_until (the database's time until which the caller's own last heartbeat
--- counts as fresh); limit (leases at once); max_attempts (for names nobody registered).
+-- counts as fresh); limit (leases at once); max_attempts (for names nobody registered);
+-- skip_leases (these are left out); lease_id and task_ids (only this one, only these; or NULL).
 -- Returns one row: leases (looked at), closed (of these, deleted), requeued, dead, cancelled
 -- (tasks). Counts.
 -- Index: leases is small and read in full; tasks_pkey, one probe per task.
@@ -14,6 +15,8 @@
 -- Everything is SKIP LOCKED: a task that is being completed at this moment is left alone, and
 -- its lease then stays for the next sweep. So the sweep waits for nobody, and one conflicting
 -- row does not fail the batch.
+-- A row that cannot be changed (a user's foreign key or trigger) fails the whole statement: the
+-- caller then goes lease by lease and task by task, and leaves out for a while what fails.
 -- Backoff: the first loss is retried at once, since its cause is nearly always a killed
 -- process and not the task; from the second on the delay doubles, drawn at random, up to a
 -- minute, because a task that kills its worker must not do so in a tight loop.
@@ -21,6 +24,8 @@ WITH expired AS MATERIALIZED (
     SELECT l.id, l.worker_id, l.task_ids, l.expires_at
     FROM pgtasks.leases AS l
     WHERE l.expires_at < clock_timestamp() AND clock_timestamp() < %(fresh_until)s::timestamptz
+        AND l.id <> ALL(%(skip_leases)s::bigint[])
+        AND (%(lease_id)s::bigint IS NULL OR l.id = %(lease_id)s::bigint)
     ORDER BY l.id
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED
@@ -38,6 +43,7 @@ held AS MATERIALIZED (
     CROSS JOIN LATERAL unnest(e.task_ids) AS x (id)
     INNER JOIN pgtasks.tasks AS t ON x.id = t.id AND e.id = t.lease_id
     LEFT JOIN pgtasks.task_types AS k ON t.name = k.name
+    WHERE %(task_ids)s::bigint[] IS NULL OR x.id = ANY(%(task_ids)s::bigint[])
     ORDER BY t.id
     FOR UPDATE OF t SKIP LOCKED
 ),

@@ -1,4 +1,5 @@
--- Moves a batch of tasks that failed for good to dead_letters and records the attempts.
+-- Moves a batch of tasks that failed for good to dead_letters and records the attempts. A task
+-- whose cancellation was requested meanwhile is finished as cancelled: nobody wants it any more.
 --
 -- Parameters: worker_id; arrays of one length, sorted by id: ids, lease_ids, reasons, outcomes,
 -- error_classes, errors, tracebacks; emptied (leases whose last task this is).
@@ -27,11 +28,24 @@ kept AS (
         d.queue, d.name, d.payload, d.unique_key, d.timeout, %(worker_id)s::uuid, d.error_class, d.error,
         d.traceback, d.headers
     FROM dead AS d
+    WHERE d.cancel_requested_at IS NULL
     ON CONFLICT (id) DO UPDATE SET
         lease_id = excluded.lease_id,
         reason = excluded.reason,
         error = excluded.error,
         finished_at = excluded.finished_at
+),
+
+cancelled AS (
+    INSERT INTO pgtasks.history (
+        id, lease_id, created_at, run_at, started_at, attempt, max_attempts, priority, status, queue,
+        name, payload, unique_key, worker_id, error, headers
+    )
+    SELECT
+        d.id, d.lease_id, d.created_at, d.run_at, d.claimed_at, d.attempt, d.max_attempts, d.priority, 'cancelled',
+        d.queue, d.name, d.payload, d.unique_key, %(worker_id)s::uuid, 'cancelled while it ran', d.headers
+    FROM dead AS d
+    WHERE d.cancel_requested_at IS NOT NULL
 ),
 
 recorded AS (
@@ -49,7 +63,7 @@ spent AS MATERIALIZED (
     FROM pgtasks.leases AS l
     WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
     ORDER BY l.id
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
 ),
 
 emptied AS (

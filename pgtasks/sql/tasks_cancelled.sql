@@ -36,7 +36,7 @@ spent AS MATERIALIZED (
     FROM pgtasks.leases AS l
     WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
     ORDER BY l.id
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
 ),
 
 emptied AS (

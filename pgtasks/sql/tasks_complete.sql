@@ -10,8 +10,9 @@
 -- Fencing: a task that was swept meanwhile has another lease or none, does not match, and
 -- does not come back. If the sweep is changing it at this moment, this statement waits for
 -- that row and then sees the new lease. The ids are sorted and each row is found by its key in
--- that order, so two batches never wait for each other in a circle; leases are locked in the
--- order of their ids, as heartbeats do. (Behind a transaction pooler, where the session's
+-- that order, so two batches never wait for each other in a circle. A lease row is waited for
+-- by nobody: one that is locked at this moment stays, and the sweep deletes it when it has
+-- expired, as it has no task any more. (Behind a transaction pooler, where the session's
 -- planner settings are missing, a tiny table may be read in another order: a deadlock is then
 -- possible in theory, and the batch is offered again.)
 -- A crash before the commit leaves the task leased and it will be swept; after it, the task
@@ -43,7 +44,7 @@ spent AS MATERIALIZED (
     FROM pgtasks.leases AS l
     WHERE l.id = ANY(%(emptied)s::bigint[]) AND l.worker_id = %(worker_id)s::uuid
     ORDER BY l.id
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
 ),
 
 emptied AS (

@@ -62,16 +62,65 @@ _OF_PART: dict[Part, dict[str, str]] = {
 }
 
 
-def parse(dsn: str) -> dict[str, str]:
-    """Give a DSN's parameters; raises ConfigError, without echoing the DSN, when it is malformed."""
+_FORM = (
+    "expected postgresql://USER@HOST:PORT/DATABASE or key=value pairs such as 'host=db dbname=app user=app' "
+    "(in a URL, special characters of a password are percent-encoded)"
+)
+_UNKNOWN_KEY = re.compile(r'invalid (?:connection option|URI query parameter:) "(\w+)"')
+_WHOLE_NUMBERS = (
+    "connect_timeout",
+    "keepalives",
+    "keepalives_idle",
+    "keepalives_interval",
+    "keepalives_count",
+    "tcp_user_timeout",
+)
+_PORT_MAX = 65535
+# What libpq says of a value that it only looks at when it connects.
+_MISUSE = re.compile(r'invalid "?\w+"? value: ".*|definition of service ".*|could not match \d+ \w+ .*')
+
+
+def parse(dsn: str, *, said: str = "the connection string") -> dict[str, str]:
+    """Give a DSN's parameters; raises ConfigError, without echoing the DSN, when it is malformed.
+
+    ``said`` is what the message calls it.
+    """
     try:
-        return {key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None}
-    except ProgrammingError:
-        raise ConfigError(
-            "the connection string cannot be read; expected postgresql://USER@HOST:PORT/DATABASE "
-            "or key=value pairs such as 'host=db dbname=app user=app' "
-            "(in a URL, special characters of a password are percent-encoded)"
-        ) from None
+        given = _read(dsn)
+    except ProgrammingError as error:
+        raise ConfigError(f"{said} cannot be read{_unknown_key(str(error), dsn)}; {_FORM}") from None
+    # No value is shown: it may be the rest of a password that was not encoded.
+    if any(port and not _is_port(port) for port in given.get("port", "").split(",")):
+        raise ConfigError(f"{said} cannot be read: its port is no number from 1 to {_PORT_MAX}; {_FORM}")
+    for key in _WHOLE_NUMBERS:
+        if not re.fullmatch(r"\s*-?\d{1,9}\s*", given.get(key, "0"), re.ASCII):
+            raise ConfigError(f"{said} cannot be read: its {key} is no whole number; leave it out or set it to one")
+    return given
+
+
+def misuse(message: str) -> str | None:
+    """Give what libpq finds wrong with the connection settings themselves, None if that is not the trouble."""
+    found = _MISUSE.search(message)
+    return None if found is None else found[0].splitlines()[0]
+
+
+def _read(dsn: str) -> dict[str, str]:
+    return {key: str(value) for key, value in conninfo_to_dict(dsn).items() if value is not None}
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and 1 <= int(text[:6]) <= _PORT_MAX
+
+
+def _unknown_key(problem: str, dsn: str) -> str:
+    """Name the unknown key, unless it may be a part of a password: what follows one, or precedes an @."""
+    found = _UNKNOWN_KEY.search(problem)
+    if found is None:
+        return ""
+    before, _, after = dsn.partition(found[1])
+    if re.search(r"password\s*=\s*\S+\s+$", before):
+        return ": the option after its password does not exist (a password with spaces goes in single quotes)"
+    return "" if "@" in after else f": there is no option {found[1]!r}"
 
 
 def complete(dsn: str, part: Part, *, worker: str = "", pooler: str = "none") -> str:
@@ -91,8 +140,8 @@ def complete(dsn: str, part: Part, *, worker: str = "", pooler: str = "none") ->
 def redacted(dsn: str) -> str:
     """Give a DSN as it may be shown: parameters as key=value, the password as ***."""
     try:
-        given = parse(dsn)
-    except ConfigError:
+        given = _read(dsn)
+    except ProgrammingError:
         return "(unreadable connection string)"
     given.update({key: "***" for key in ("password", "sslpassword") if key in given})
     return make_conninfo("", **given)
@@ -107,8 +156,8 @@ def server_of(dsn: str) -> str:
 def without_secrets(message: str, dsn: str) -> str:
     """Remove a DSN's password from a message, whoever wrote it."""
     try:
-        secret = parse(dsn).get("password")
-    except ConfigError:
+        secret = _read(dsn).get("password")
+    except ProgrammingError:
         secret = None
     message = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", message)
     return message.replace(secret, "***") if secret else message

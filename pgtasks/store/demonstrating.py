@@ -1,4 +1,4 @@
-"""The statements behind `pgtasks demo`: what became of the tasks that it made."""
+"""The statements behind `pgtasks demo`: what became of the tasks that it made, and their end."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ class DemoAttempt(NamedTuple):
     worker_id: UUID | None
     error_class: str | None
     error: str | None
+
+
+def forget(queue: str, first_id: int) -> Statement[tuple[int]]:
+    """Delete the tasks of a queue from an id on, whatever became of them, and its workers."""
+    return Statement(sql("tasks_forget"), {"queue": queue, "first_id": first_id})
 
 
 def tasks(queue: str, first_id: int) -> Statement[DemoTask]:

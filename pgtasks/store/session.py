@@ -16,7 +16,7 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.rows import args_row
 
-from pgtasks.errors import DatabaseError, DatabaseUnavailable, SchemaMissing
+from pgtasks.errors import ConfigError, DatabaseError, DatabaseUnavailable, SchemaMissing
 from pgtasks.store import conninfo
 
 R = TypeVar("R")
@@ -43,11 +43,21 @@ _PASSING = (
     pg.ConnectionException,
     pg.SystemError,
 )
-# SQLSTATE classes. Values a row cannot take (data, constraints, limits), and conditions of one
-# statement (rolled back, lock not available): after both the connection is as good as before.
-_ABOUT_DATA = ("22", "23", "54")
+# SQLSTATE classes. Rows that were refused: for their values (data, constraints, limits), or by
+# users' code on our tables (what triggers raise, and what they run into); and conditions of one
+# statement (rolled back, lock not available). After all of them the connection is as good as before.
+_ABOUT_VALUES = ("22", "54")
+_ABOUT_DATA = (*_ABOUT_VALUES, "09", "21", "23", "2F", "38", "39", "44", "HV", "P0")
 _ABOUT_STATEMENT = (*_ABOUT_DATA, "40", "55")
+# Conditions of a server, a session, a role or a schema, which concern all rows alike.
+_ABOUT_SERVER = ("08", "0A", "25", "26", "28", "3D", "3F", "42", "53", "57", "F0")
+_OUT_OF_MEMORY = "53200"
+_NOT_NULL, _CHECK = "23502", "23514"
 QUERY_CANCELED = "57014"
+_UNANSWERED = "check that PostgreSQL runs there, and the connection string (PGTASKS_DSN, --dsn or App(dsn=…))"
+_REFUSED = (
+    "the server answered: check user, password and database in the connection string (PGTASKS_DSN, --dsn or App(dsn=…))"
+)
 _NO_SCHEMA = (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedFunction, pg.UndefinedColumn)
 
 
@@ -68,8 +78,15 @@ class Statement(Generic[R]):
 def connect(dsn: str, part: conninfo.Part, *, worker: str = "", pooler: str = "none") -> SyncConnection:
     """Open a connection in autocommit mode; raises DatabaseUnavailable or ConfigError."""
     text = conninfo.complete(dsn, part, worker=worker, pooler=pooler)
-    with translated(dsn):
-        connection = psycopg.connect(text, autocommit=True)
+    try:
+        with translated(dsn):
+            connection = psycopg.connect(text, autocommit=True)
+    except DatabaseUnavailable as error:
+        # Only here: a worker that runs, and connects anew, waits until its service file is back.
+        wrong = conninfo.misuse(str(error.__cause__))
+        if wrong is None:
+            raise
+        raise ConfigError(f"the connection string, or a PG… variable beside it, cannot be used: {wrong}") from error
     _prepare_for(connection, pooler)
     return connection
 
@@ -134,18 +151,43 @@ def translate(error: psycopg.Error, dsn: str = "") -> Exception:
     if isinstance(error, pg.InvalidSchemaName):
         return SchemaMissing("the database has no pgtasks schema; run: pgtasks migrate")
     if isinstance(error, _PASSING) or (state is None and isinstance(error, psycopg.OperationalError)):
-        return DatabaseUnavailable(message, sqlstate=state)
+        return DatabaseUnavailable(_with_fix(message, state, is_connecting=bool(dsn)), sqlstate=state)
     if isinstance(error, psycopg.InterfaceError):
-        return DatabaseUnavailable(message, sqlstate=state)
+        return DatabaseUnavailable(_with_fix(message, state, is_connecting=bool(dsn)), sqlstate=state)
     return DatabaseError(message, sqlstate=state)
 
 
+def _with_fix(message: str, state: str | None, *, is_connecting: bool) -> str:
+    """Give the first line of what the server or libpq says, and what to do about it."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()] or ["no answer"]
+    # Where several addresses were tried, each has its own line.
+    attempts = list(dict.fromkeys(line.removeprefix("- ") for line in lines if line.startswith("- host:")))
+    brief = "; ".join(attempts) or lines[0]
+    if state == pg.ReadOnlySqlTransaction.sqlstate:
+        return f"{brief} — connect to the primary"
+    if state is not None or not is_connecting:
+        return f"{brief} — try again"
+    return f"{brief} — {_REFUSED if 'FATAL:' in message else _UNANSWERED}"
+
+
 def is_about_data(error: DatabaseError) -> bool:
-    """Tell whether some row's values were refused: another batch may well go in."""
+    """Tell whether some row was refused: another batch may well go in."""
+    return is_about_values(error) or (error.sqlstate or "")[:2] in _ABOUT_DATA
+
+
+def is_about_values(error: DatabaseError) -> bool:
+    """Tell whether a row was refused for what it says: it may go in with other values."""
     if error.sqlstate is None:
         # Refused on this side of the connection, as a NUL in a text is.
         return not isinstance(error, DatabaseUnavailable)
-    return error.sqlstate[:2] in _ABOUT_DATA
+    return error.sqlstate[:2] in _ABOUT_VALUES or error.sqlstate in {_NOT_NULL, _CHECK}
+
+
+def is_about_server(error: DatabaseError) -> bool:
+    """Tell whether the error concerns all rows alike: no smaller batch would go in."""
+    if error.sqlstate is None:
+        return isinstance(error, DatabaseUnavailable)
+    return error.sqlstate not in {QUERY_CANCELED, _OUT_OF_MEMORY} and error.sqlstate[:2] in _ABOUT_SERVER
 
 
 def is_about_time(error: DatabaseError) -> bool:

@@ -38,6 +38,7 @@ class Beat(NamedTuple):
 
     now: datetime
     kept: list[int]
+    locked: list[int]
     cancelled: list[int]
     lost: list[int]
     registered: bool
@@ -51,6 +52,13 @@ class Swept(NamedTuple):
     requeued: int
     dead: int
     cancelled: int
+
+
+class Overdue(NamedTuple):
+    """An expired lease and the tasks that it still holds."""
+
+    id: int
+    task_ids: list[int]
 
 
 class Bell(NamedTuple):
@@ -222,13 +230,35 @@ def beat(
     )
 
 
-def sweep(fresh_until: datetime, *, limit: int) -> Statement[Swept]:
-    """Take back the tasks of up to ``limit`` expired leases, unless it is past ``fresh_until``."""
+def sweep(
+    fresh_until: datetime,
+    *,
+    limit: int,
+    skip_leases: Collection[int] = (),
+    lease_id: int | None = None,
+    task_ids: Collection[int] | None = None,
+) -> Statement[Swept]:
+    """Take back the tasks of up to ``limit`` expired leases, unless it is past ``fresh_until``.
+
+    ``lease_id`` narrows it to one lease, and ``task_ids`` to some of its tasks.
+    """
     return Statement(
         sql("leases_sweep"),
-        {"fresh_until": fresh_until, "limit": limit, "max_attempts": MAX_ATTEMPTS_DEFAULT},
+        {
+            "fresh_until": fresh_until,
+            "limit": limit,
+            "max_attempts": MAX_ATTEMPTS_DEFAULT,
+            "skip_leases": _numbers(skip_leases),
+            "lease_id": lease_id,
+            "task_ids": None if task_ids is None else _numbers(task_ids),
+        },
         Swept,
     )
+
+
+def list_expired(*, limit: int, skip_leases: Collection[int]) -> Statement[Overdue]:
+    """List up to ``limit`` expired leases with their tasks."""
+    return Statement(sql("leases_list"), {"limit": limit, "skip_leases": _numbers(skip_leases)}, Overdue)
 
 
 def register(worker: WorkerInfo) -> Statement[Any]:
@@ -302,8 +332,8 @@ def clock() -> Statement[datetime]:
     return Statement(sql("clock_read"), {}, _only)
 
 
-def schema_state() -> Statement[tuple[bool, int, bool]]:
-    """Say whether a version table is there, the server's version number, and if it is read-only."""
+def schema_state() -> Statement[tuple[bool, int, bool, bool]]:
+    """Say whether a version table is there, the server's version, if it is read-only, and if tables are there."""
     return Statement(sql("schema_version"), {}, as_tuple)
 
 

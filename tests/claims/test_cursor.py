@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pgtasks.engine.cursor import (
     LAG,
     LANES_MAX,
+    NEAR_S,
     RESCAN_S,
     RESCAN_S_MAX,
     SHORT_RESCAN_S,
@@ -16,6 +17,7 @@ from pgtasks.engine.cursor import (
     claim_order,
 )
 from pgtasks.model import Claimed
+from pgtasks.store.statements import Lane
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -101,6 +103,56 @@ def test_slow_rescans_take_a_twentieth_of_the_time() -> None:
     assert cursor.rescan_in_s(200.0) == RESCAN_S_MAX
 
 
+def _slow_rescan(cursor: Cursor, *, ended: float) -> None:
+    for _ in range(2):
+        _short(cursor, 0, ended=ended, cost_s=100.0)
+
+
+def test_a_near_look_takes_the_place_of_a_rescan_that_has_to_wait() -> None:
+    """Every RESCAN_S, within its own share of the time; never while rescans are cheap."""
+    cursor = Cursor()
+    _short(cursor, 10, ended=100.0, cost_s=0.001)
+    assert not any(cursor.near_due(100.0 + n / 10) for n in range(100))
+    _slow_rescan(cursor, ended=100.0)
+    assert not cursor.near_due(100.0 + RESCAN_S - 0.01)
+    assert cursor.near_due(100.0 + RESCAN_S)
+    cursor.looked_near([], full=False, ended=101.0, cost_s=0.05)
+    assert cursor.near_in_s(101.0) == pytest.approx(1.0)
+    cursor.looked_near([], full=False, ended=102.0, cost_s=0.0)
+    assert cursor.near_in_s(102.0) == pytest.approx(RESCAN_S)
+
+
+def test_near_lanes_are_where_the_lanes_stood_some_seconds_ago() -> None:
+    """At least NEAR_S, and not much more; a lane that is younger, or further back now, as it is."""
+    cursor = Cursor()
+    for n in range(20):
+        cursor.claimed([_task(100 + n, n)], full=True)
+        cursor.looked_near([], full=False, ended=100.0 + n, cost_s=0.0)
+    cursor.claimed([_task(50, 99, 5)], full=True)
+    assert cursor.near_lanes() == [Lane(5, _at(50), 99), Lane(0, _at(119 - NEAR_S), int(19 - NEAR_S))]
+    cursor.rescanned([_task(3, 3)], full=True, began=_at(200), ended=119.5, cost_s=0.0)
+    assert cursor.near_lanes()[1] == Lane(0, _at(3), 3)
+
+
+def test_a_full_near_look_goes_back_to_where_it_stopped() -> None:
+    """What lies right behind has not been looked at."""
+    cursor = Cursor()
+    cursor.claimed([_task(60, 60)], full=True)
+    cursor.looked_near([_task(40, 4), _task(41, 5)], full=True, ended=0.0, cost_s=0.0)
+    assert _lanes(cursor) == [(0, _at(41), 5)]
+    cursor.claimed([_task(60, 60)], full=True)
+    cursor.looked_near([_task(42, 6)], full=False, ended=0.0, cost_s=0.0)
+    assert _lanes(cursor) == [(0, _at(60), 60)]
+
+
+def test_lanes_that_were_probed_are_added_and_move_none() -> None:
+    """A lane that is there stays where it is."""
+    cursor = Cursor()
+    cursor.claimed([_task(60, 60)], full=True)
+    cursor.add_lanes([Lane(0, _at(1), 1), Lane(7, _at(2), 2)])
+    assert _lanes(cursor) == [(7, _at(2), 2), (0, _at(60), 60)]
+
+
 def test_lanes_are_limited_and_the_one_longest_unused_goes() -> None:
     """However many priorities there are, a claim probes a bounded number."""
     cursor = Cursor()
@@ -128,6 +180,13 @@ class _Model:
         self.cursor.rescanned(rows, full=len(rows) == limit, began=_at(self.now), ended=0.0, cost_s=0.0)
         return rows
 
+    def near(self, limit: int) -> list[Claimed]:
+        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.near_lanes()}
+        seen = [row for row in self.waiting if row.priority in lanes and (row.run_at, row.id) > lanes[row.priority]]
+        rows = self._take(seen, limit)
+        self.cursor.looked_near(rows, full=len(rows) == limit, ended=self.now, cost_s=0.0)
+        return rows
+
     def _take(self, rows: list[Claimed], limit: int) -> list[Claimed]:
         due = sorted((row for row in rows if row.run_at <= _at(self.now)), key=claim_order)[:limit]
         self.waiting = [row for row in self.waiting if row not in due]
@@ -135,7 +194,8 @@ class _Model:
 
 
 _steps = st.lists(
-    st.tuples(st.sampled_from(["insert", "claim", "rescan"]), st.integers(0, 1005), st.integers(-2, 2)), max_size=60
+    st.tuples(st.sampled_from(["insert", "claim", "rescan", "near"]), st.integers(0, 1005), st.integers(-2, 2)),
+    max_size=60,
 )
 
 
@@ -148,6 +208,8 @@ def test_a_rescan_and_the_claims_after_it_find_everything(steps: list[tuple[str,
             model.waiting.append(_task(seconds, number, priority))
         elif step == "claim":
             model.claim(limit)
+        elif step == "near":
+            model.near(limit)
         else:
             model.rescan(limit)
     while rows := model.rescan(limit):
@@ -165,6 +227,20 @@ def test_one_full_rescan_is_enough_for_a_lane_that_was_passed(seconds: list[int]
     model.rescan(limit)
     model.waiting = [_task(second, second) for second in seconds]
     model.rescan(limit)
+    while model.claim(limit):
+        pass
+    assert model.waiting == []
+
+
+@given(st.lists(st.integers(500, 999), unique=True, min_size=1, max_size=80), st.integers(1, 7))
+def test_one_near_look_is_enough_for_what_was_committed_late(seconds: list[int], limit: int) -> None:
+    """However many they are: the lane goes back, and the claims after it take the rest."""
+    model = _Model()
+    model.cursor.claimed([_task(499, 0)], full=True)
+    model.near(limit)
+    model.cursor.claimed([_task(1000, 1)], full=True)
+    model.waiting = [_task(second, second) for second in seconds]
+    model.near(limit)
     while model.claim(limit):
         pass
     assert model.waiting == []

@@ -30,6 +30,6 @@ def test_a_drain_ends_although_every_handler_ignores_its_stop(dsn: str, connecti
         "SELECT 'blocks', jsonb_build_object('seconds', 60), '0.2 s' FROM generate_series(1, 2)"
     )
     with WorkerProcess("tests.apps.tasks:app", dsn, "--drain", "--concurrency", "1") as worker:
-        assert worker.wait(18) == 0, worker.output()
+        assert worker.wait(18) == 1, worker.output()
         assert "drain given up" in worker.output()
     assert value(connection, "SELECT count(*) FROM pgtasks.tasks WHERE state = 'queued'") == 2

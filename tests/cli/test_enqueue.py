@@ -1,9 +1,12 @@
 """`pgtasks enqueue` adds one task and prints its id."""
 
+import subprocess
+
 import pytest
 
 from tests.cli.conftest import Run
 from tests.database import Connection, rows, value
+from tests.workers import environment, program
 
 pytestmark = pytest.mark.pg
 
@@ -29,6 +32,24 @@ def test_the_payload_can_come_from_standard_input(pgtasks: Run, connection: Conn
     ran = pgtasks("enqueue", "add", "-", stdin='{"a": 1,\n "b": "é\U0001f600"}')
     assert ran.code == 0
     assert value(connection, "SELECT payload FROM pgtasks.tasks") == {"a": 1, "b": "é\U0001f600"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (b'{"a": "caf\xe9"}', "not UTF-8 at byte 10: 0xe9"),
+        (b'{"a": "' + b"x" * 17_000_000 + b'"}', "the limit is 2,097,152"),
+        (b"", "not JSON"),
+    ],
+    ids=["latin 1", "too large", "empty"],
+)
+def test_standard_input_that_cannot_be_read_says_why(dsn: str, given: bytes, message: str) -> None:
+    """The place of the first wrong byte, or the limit."""
+    command = [program(), "enqueue", "add", "-"]
+    ran = subprocess.run(command, input=given, env=environment(dsn), capture_output=True, check=False, timeout=15)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert message in ran.stderr.decode()
+    assert "Traceback" not in ran.stderr.decode()
 
 
 def test_no_payload_is_an_empty_object(pgtasks: Run, connection: Connection) -> None:

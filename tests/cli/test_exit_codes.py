@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Self
@@ -9,9 +10,9 @@ from typing import Self
 import psycopg
 import pytest
 
-from pgtasks import embedded
+from pgtasks import embedded, schema
 from pgtasks.cli import exits
-from pgtasks.errors import SchemaOutdated
+from pgtasks.errors import DatabaseUnavailable, SchemaOutdated
 from tests.cli.conftest import Ran, Run
 from tests.database import Connection
 from tests.workers import environment, program
@@ -38,6 +39,12 @@ def check(ran: Ran, code: int, *parts: str) -> None:
         (["tasks", "show", "abc"], ["ID", "pgtasks tasks show --help"]),
         (["tasks", "show", "0"], ["whole numbers from 1"]),
         (["tasks", "cancel", "99999999999999999999"], ["whole numbers from 1"]),
+        (["tasks", "cancel"], ["say which tasks to cancel"]),
+        (["tasks", "cancel", "--limit", "5"], ["say which tasks to cancel"]),
+        (["tasks", "cancel", "1", "--name", "a"], ["ids and filters exclude each other"]),
+        (["tasks", "cancel", "1", "--dry-run"], ["ids and filters exclude each other"]),
+        (["tasks", "cancel", "--status", "dead"], ["dead tasks are finished", "scheduled, queued"]),
+        (["tasks", "cancel", "--status", "quued"], ["did you mean 'queued'?"]),
         (["tasks", "list", "--status", "runing"], ["did you mean 'running'?"]),
         (["tasks", "list", "--limit", "0"], ["--limit"]),
         (["dead", "list", "--reason", "exhausting"], ["did you mean 'exhausted'?"]),
@@ -53,13 +60,20 @@ def check(ran: Ran, code: int, *parts: str) -> None:
         (["worker", "tests.apps.basic:app", "--pooler", "session"], ["--pooler must be none or transaction"]),
         (["enqueue", "add", '{"a": 1'], ["not JSON", "column 8", "at its end"]),
         (["enqueue", "add", "{'a': 1}"], ["not JSON", "column 2", "double quotes"]),
-        (["enqueue", "add", '{"a": NaN}'], ["NaN"]),
-        (["enqueue", "add", '{"a": "\\u0000"}'], ["payload.a"]),
-        (["enqueue", "add", '{"a": "\\ud800"}'], ["payload.a"]),
+        (["enqueue", "add", '{"a": [1, NaN]}'], ["payload.a[1] is NaN", "use null or a string"]),
+        (["enqueue", "add", '{"a": {"b": -Infinity}}'], ["payload.a.b is -Infinity"]),
+        (["enqueue", "add", '{"a": "\\u0000"}'], ["payload.a holds a NUL", "remove or escape it"]),
+        (["enqueue", "add", '{"a": "\\ud800"}'], ["payload.a holds the lone surrogate U+D800", "remove or escape it"]),
+        (["enqueue", "add", '{"a": "\udcff"}'], ["not UTF-8 at byte 7: 0xff"]),
         (["enqueue", "add", "[1, 2]"], ["JSON object", "an array"]),
         (["enqueue", "add", "{}" + "[" * 5000], ["payload"]),
-        (["enqueue", "add", '{"a":' + "[" * 5000 + "]" * 5000 + "}"], ["payload"]),
-        (["enqueue", "add", '{"a":' + "7" * 5000 + "}"], ["payload"]),
+        (["enqueue", "add", '{"a":' + "[" * 5000 + "]" * 5000 + "}"], ["more than 200 levels deep"]),
+        (["enqueue", "add", '{"a":' + "[" * 250 + "]" * 250 + "}"], ["payload.a[0][0]", "0]…[0", "200 levels deep"]),
+        (["enqueue", "add", '{"a":' + "[" * 250 + "NaN" + "]" * 250 + "}"], ["is nested more than 200 levels"]),
+        (["enqueue", "add", '{"a":[-' + "7" * 5000 + "]}"], ["payload.a[0] is a number of 5,000 digits", "string"]),
+        (["enqueue", "add", '{"a": 1e400}'], ["payload.a is 1e400, too large", "pass it as a string"]),
+        (["enqueue", "add", '{"a": {"b": 1, "b": 1}}'], ["payload.a has the key 'b' twice"]),
+        (["enqueue", "add", '{"a": 1, "a": 2}'], ["payload has the key 'a' twice"]),
         (["enqueue", ""], ["1 to 200 characters"]),
         (["enqueue", "x" * 300], ["1 to 200 characters"]),
         (["enqueue", "a\nb"], ["control characters", "U+000A"]),
@@ -77,8 +91,27 @@ def check(ran: Ran, code: int, *parts: str) -> None:
         (["enqueue", "add", "--queue", ""], ["queue"]),
         (["enqueue", "add", "--unique-key", "k" * 501], ["unique_key"]),
         (["enqueue", "add", "--on-conflict", "replce"], ["ignore, raise or replace"]),
-        (["status", "--dsn", f"postgresql://u:{SECRET} x@h/d"], ["connection string cannot be read"]),
-        (["status", "--dsn", f"host=h password={SECRET} nonsense"], ["connection string cannot be read"]),
+        (["status", "--dsn", f"postgresql://u:{SECRET} x@h/d"], ["connection string in --dsn cannot be read"]),
+        (["status", "--dsn", f"host=h password={SECRET} nonsense"], ["connection string in --dsn cannot be read"]),
+        (["status", "--dsn", "postgresql://u@h:notaport/db"], ["--dsn", "port is no number from 1 to 65535"]),
+        (["status", "--dsn", f"postgresql://u:{SECRET}@h:99999/db"], ["--dsn", "port is no number"]),
+        (["status", "--dsn", "host=a,b port=5432,0"], ["--dsn", "port is no number"]),
+        (["status", "--dsn", "postgresql://u@h/db?connect_timeout=abc"], ["--dsn", "connect_timeout", "whole number"]),
+        (["status", "--dsn", "host=h keepalives_idle=1.5"], ["--dsn", "keepalives_idle", "whole number"]),
+        (["status", "--dsn", "foo=bar"], ["--dsn", "there is no option 'foo'"]),
+        (["status", "--dsn", "postgresql://u@h/db?foo=bar"], ["--dsn", "there is no option 'foo'"]),
+        (["status", "--dsn", f"host=h password=a {SECRET}=c"], ["--dsn cannot be read"]),
+        (["status", "--dsn", "host=h password=a foo=c"], ["the option after its password", "single quotes"]),
+        (["status", "--dsn", "host=127.0.0.1 port=1 sslmode=foo"], ['invalid sslmode value: "foo"']),
+        (["status", "--dsn", "service=nope"], ['definition of service "nope" not found']),
+        (["status", "--dsn", "host=127.0.0.1,127.0.0.1 port=1,2,3"], ["could not match 3 port numbers to 2 hosts"]),
+        (["status", "--dsn", ""], ["--dsn is empty", "shell variable"]),
+        (["enqueue", "x", "--dsn", " "], ["--dsn is empty"]),
+        (["worker", "tests.apps.basic:app", "--dsn", ""], ["--dsn is empty"]),
+        (["migrate", "--dsn", ""], ["--dsn is empty"]),
+        (["demo", "--dsn", ""], ["--dsn is empty"]),
+        (["db", "url", "--dsn", ""], ["--dsn is empty"]),
+        (["db", "psql", "--dsn", "foo=bar"], ["there is no option 'foo'"]),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else str(value),
 )
@@ -87,6 +120,8 @@ def test_wrong_usage_is_2_and_names_the_fix(offline: Run, argv: list[str], parts
     ran = offline(*argv)
     check(ran, 2, *parts)
     assert SECRET not in ran.err
+    assert "set_int_max_str_digits" not in ran.err
+    assert len(ran.err) < 500
 
 
 @pytest.mark.parametrize(
@@ -114,10 +149,43 @@ def test_a_wrong_setting_is_blamed_on_what_was_set(
     assert "--" not in ran.err
 
 
-def test_a_misspelt_pooler_is_2(pgtasks: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["status", "migrate"])
+def test_a_misspelt_pooler_is_2(pgtasks: Run, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """It would otherwise be taken for none."""
     monkeypatch.setenv("PGTASKS_POOLER", "transactions")
-    check(pgtasks("status"), 2, "PGTASKS_POOLER must be none or transaction")
+    check(pgtasks(command), 2, "PGTASKS_POOLER must be none or transaction")
+
+
+@pytest.mark.parametrize("dsn", ["foo=bar", "host=h port=x", "host=h connect_timeout=x", " "])
+def test_a_malformed_variable_is_2_and_named(offline: Run, monkeypatch: pytest.MonkeyPatch, dsn: str) -> None:
+    """So that nobody looks at a flag that was not given."""
+    monkeypatch.setenv("PGTASKS_DSN", dsn)
+    ran = offline("status")
+    check(ran, 2, "PGTASKS_DSN")
+    assert "--dsn" not in ran.err
+
+
+def test_the_address_of_the_database_is_that_of_the_flag(pgtasks: Run) -> None:
+    """`db url` shows what a command would use, without its password."""
+    ran = pgtasks("db", "url", "--dsn", f"postgresql://me:{SECRET}@h/shop")
+    assert (ran.code, SECRET in ran.out + ran.err, "dbname=shop" in ran.out) == (0, False, True)
+
+
+def test_an_unreachable_server_is_one_line_with_a_fix_in_python_too() -> None:
+    """The client library says it in two, and not what to do."""
+    with pytest.raises(DatabaseUnavailable) as caught:
+        schema.check("host=127.0.0.1,127.0.0.2 port=1")
+    assert len(str(caught.value).splitlines()) == 1
+    assert "127.0.0.2" in str(caught.value)
+    assert "check that PostgreSQL runs there" in str(caught.value)
+
+
+def test_the_help_says_what_the_exit_codes_mean(offline: Run) -> None:
+    """All of them that a command ends with."""
+    text = " ".join(offline("--help").out.split())
+    for code in sorted({exits.OK, exits.FAILURE, exits.USAGE, exits.NOT_FOUND, exits.UNREACHABLE, exits.SCHEMA}):
+        assert re.search(rf"[ ,]{code} [a-z]", text.partition("Exit codes:")[2]), code
+    assert "130 interrupted" in text
 
 
 def test_a_group_alone_shows_its_help(offline: Run) -> None:

@@ -105,24 +105,38 @@ def test_a_broken_promise_ends_in_exit_code_1(scratch: Path) -> None:
 
 
 def test_it_plays_in_a_database_of_ones_own(fresh_database: str, scratch: Path) -> None:
-    """With --dsn the tasks stay there, in a queue of their own, beside whatever else is there."""
+    """With --dsn it clears the queue of its own afterwards, beside whatever else is there."""
     with psycopg.connect(fresh_database, autocommit=True) as connection:
         rows(connection, "INSERT INTO pgtasks.tasks (name) VALUES ('demo.send_email'), ('somebody.elses')")
         done = play("--dsn", fresh_database, scratch=scratch)
         assert done.returncode == 0, done.stdout + done.stderr
-        counted = rows(
-            connection,
-            "SELECT queue, count(*) FROM pgtasks.all_tasks WHERE name <> 'demo.tick'"
-            " GROUP BY queue ORDER BY queue DESC",
-        )
-        left = rows(connection, "SELECT name FROM pgtasks.schedules")
-        fired = rows(connection, "SELECT DISTINCT schedule FROM pgtasks.schedule_fires")
-    (queue, mine), (other, others) = counted[0], counted[1]
-    assert (mine, other, others) == (111, "default", 2)
-    assert queue.startswith("demo-")
-    assert left == []
-    assert fired == [(queue,)]
-    assert f"pgtasks tasks list --queue {queue}" in done.stdout
+        counted = rows(connection, "SELECT queue, count(*) FROM pgtasks.all_tasks GROUP BY queue")
+        assert counted == [("default", 2)]
+        assert rows(connection, "SELECT count(*) FROM pgtasks.schedules") == [(0,)]
+        assert rows(connection, "SELECT count(*) FROM pgtasks.schedule_fires") == [(0,)]
+        for table in ("attempts", "workers", "dead_letters"):
+            assert rows(connection, f"SELECT count(*) FROM pgtasks.{table}") == [(0,)], table
+    assert re.search(r"Its tasks, in the queue demo-\w+, are deleted", done.stdout)
+
+
+def test_it_clears_a_database_of_ones_own_when_it_is_interrupted(
+    fresh_database: str, scratch: Path, tmp_path: Path
+) -> None:
+    """Tasks that nobody will ever run would be warned about for ever."""
+    output = tmp_path / "output"
+    with output.open("wb") as log:
+        process = start([program(), "demo", "--dsn", fresh_database], environment(TMPDIR=str(scratch)), log.fileno())
+    try:
+        wait_until(lambda: "kill -9" in output.read_text(), 60, hint=output.read_text)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    finally:
+        process.kill()
+        process.wait()
+    with psycopg.connect(fresh_database, autocommit=True) as connection:
+        assert rows(connection, "SELECT count(*) FROM pgtasks.all_tasks") == [(0,)]
+        assert rows(connection, "SELECT count(*) FROM pgtasks.workers") == [(0,)]
+        assert rows(connection, "SELECT count(*) FROM pgtasks.leases") == [(0,)]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from pgtasks.store.statements import Beat, Moved, Swept
 from tests.database import Connection, rows, value
 
 LEASE_S = 30.0
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 NAME = "job"
 FAILURE = Failure("RuntimeError", "failed as asked", "")
 

@@ -46,6 +46,30 @@ def test_a_lease_swept_in_part_tells_which_tasks_are_lost(dsn: str, connection: 
     assert steps.complete(connection, a, handles).ids == [tasks[1].id]
 
 
+def test_a_locked_row_costs_no_other_lease(dsn: str, connection: Connection) -> None:
+    """Open transactions on one lease and on the worker's own row: all others are renewed, at once."""
+    steps.enqueue(connection, 3)
+    a = steps.worker_id()
+    rows(
+        connection,
+        "INSERT INTO pgtasks.workers (id, name, queues, names, slots, lease_s, version)"
+        " VALUES (%s, 'a', '{default}', '{}', 1, 30, '0')",
+        a,
+    )
+    leases = [steps.claim(connection, a)[0].lease_id for _ in range(3)]
+    steps.expire(connection)
+    with steps.connect(dsn) as other, other.transaction():
+        rows(other, "SELECT 1 FROM pgtasks.leases WHERE id = %s FOR UPDATE", leases[1])
+        rows(other, "SELECT 1 FROM pgtasks.workers FOR UPDATE")
+        rows(connection, "SET lock_timeout = '1s'")
+        answer = steps.beat(connection, a, [*leases, 1])
+        rows(connection, "RESET lock_timeout")
+    assert (sorted(answer.kept), answer.locked) == ([leases[0], leases[2]], [leases[1]])
+    assert answer.registered, "it is there, although its row could not be changed"
+    answer = steps.beat(connection, a, leases)
+    assert (sorted(answer.kept), answer.locked) == (leases, [])
+
+
 @pytest.mark.timeout(40)
 def test_a_handler_whose_task_was_taken_from_its_lease_is_stopped(
     connection: Connection, start_worker: StartWorker, trace: Trace

@@ -79,6 +79,16 @@ def test_a_process_that_stood_still_lets_its_leases_go(now: float) -> None:
     assert leases.emptied_by([1, 1]) == []
 
 
+def test_a_locked_lease_is_neither_renewed_nor_gone(now: float) -> None:
+    """It ends in doubt, as nobody here is to blame, and may come back."""
+    leases = Leases(LEASE_S)
+    leases.add(1, 1, now)
+    assert leases.renewed([1, 2], [], now + 10, locked=[1]) == set()
+    assert leases.untrusted(now + LEASE_S) == ({1}, set())
+    leases.renewed([1], [1], now + LEASE_S)
+    assert leases.untrusted(now + LEASE_S) == (set(), set())
+
+
 def test_a_claim_that_was_answered_too_late_is_in_doubt(now: float) -> None:
     """The database was slow to grant it; when it did so nobody can tell from here."""
     leases = Leases(LEASE_S)

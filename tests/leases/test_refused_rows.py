@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgtasks.outcome import Completed, RetryIn
+from pgtasks.outcome import Cancelled, Completed, Dead, Failure, Outcome, RetryIn
 from tests.database import Connection, rows, value
 from tests.leases import steps
 from tests.leases.writing import Writer
@@ -25,20 +25,29 @@ async def test_only_the_row_with_a_bad_result_suffers(dsn: str, connection: Conn
     assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
 
 
-async def test_an_outcome_that_never_fits_is_left_to_the_sweep(dsn: str, connection: Connection) -> None:
-    """The task whose outcome is refused keeps its lease row, so that the sweep finds it once it has expired."""
+BAD = "a\0b"
+PLAIN: dict[str, tuple[Outcome, str]] = {
+    "retry": (RetryIn(1e18, steps.FAILURE), "retrying"),
+    "dead": (Dead("permanent", Failure("E", BAD, BAD)), "dead"),
+    "cancelled": (Cancelled(BAD), "cancelled"),
+}
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+async def test_an_outcome_that_does_not_fit_is_written_without_its_values(
+    kind: str, dsn: str, connection: Connection
+) -> None:
+    """What became of the task stays, and the record says why the rest is missing; no attempt is lost to a sweep."""
+    outcome, status = PLAIN[kind]
     steps.enqueue(connection, 3)
     async with Writer(dsn, connection) as writer:
         tasks = writer.claim(3)
-        writer.offer([(tasks[0], RetryIn(1e18, steps.FAILURE))])
-        await writer.until_written()
-        writer.offer([(task, Completed("1")) for task in tasks[1:]])
+        writer.offer([(tasks[0], outcome), *((task, Completed("1")) for task in tasks[1:])])
         await writer.until_written()
         assert len(writer.leases) == 0
-    assert steps.status(connection, tasks[0].id) == "running"
-    steps.expire(connection)
-    assert steps.sweep(connection).requeued == 1
-    assert steps.outcomes(connection, tasks[0].id) == ["worker_lost"]
+    assert steps.status(connection, tasks[0].id) == status
+    assert "not stored: " in value(connection, "SELECT error FROM pgtasks.attempts")
+    assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE status = 'completed'") == 2
     assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
 
 
@@ -67,6 +76,20 @@ async def test_a_row_that_somebody_locked_waits_alone(
     assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE status = 'completed'") == 8
     assert caplog.text.count("outcomes wait for a lock") == 1
     assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
+
+
+async def test_a_lease_row_that_somebody_locked_delays_no_outcome(dsn: str, connection: Connection) -> None:
+    """The last task of a lease is completed; the empty lease is left to the sweep."""
+    steps.enqueue(connection, 1)
+    async with Writer(dsn, connection) as writer:
+        (task,) = writer.claim(1)
+        with steps.connect(dsn) as other, other.transaction():
+            rows(other, "SELECT 1 FROM pgtasks.leases WHERE id = %s FOR UPDATE", task.lease_id)
+            writer.offer([(task, Completed("1"))])
+            await writer.until_written(2)
+    assert steps.status(connection, task.id) == "completed"
+    steps.expire(connection)
+    assert (steps.sweep(connection).closed, steps.sweep(connection).leases) == (1, 0)
 
 
 async def test_an_error_that_concerns_all_rows_drops_none(dsn: str, connection: Connection) -> None:

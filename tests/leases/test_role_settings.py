@@ -50,7 +50,7 @@ def test_a_worker_works_whatever_its_role_has_set(
         wait_until(lambda: steps.status(connection, later) == "completed")
         assert value(connection, "SELECT count(*) FROM pgtasks.worker_stats WHERE alive") == 1
         connected = rows(connection, "SELECT backend_start FROM pg_stat_activity WHERE usename = 'odd_worker'")
-        assert 3 <= len(connected) <= 4
+        assert 4 <= len(connected) <= 5
         worker.terminate()
         assert worker.wait() == 0
     assert "unavailable" not in worker.output()

@@ -11,6 +11,7 @@ from pgtasks import App
 from pgtasks.engine.attempt import Attempt
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.leases import Leases
+from pgtasks.engine.outgoing import BYTES_MAX
 from pgtasks.engine.periodic import repeat
 from pgtasks.model import Claimed
 from pgtasks.outcome import Outcome
@@ -23,7 +24,9 @@ from tests.leases import steps
 class Writer:
     """An async context manager that runs a completer's rounds as a worker does."""
 
-    def __init__(self, dsn: str, connection: Connection, *, deadline_s: float = 5.0) -> None:
+    def __init__(
+        self, dsn: str, connection: Connection, *, deadline_s: float = 5.0, bytes_max: int = BYTES_MAX
+    ) -> None:
         app = App()
 
         @app.task(name=steps.NAME)
@@ -34,7 +37,7 @@ class Writer:
         self.worker_id = steps.worker_id()
         self.leases = Leases(steps.LEASE_S)
         self.link = Link(dsn, "finish", worker="test", deadline_s=deadline_s)
-        self.completer = Completer(self.link, self.worker_id, self.leases, 100)
+        self.completer = Completer(self.link, self.worker_id, self.leases, 100, bytes_max=bytes_max)
         self.failures = 0
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None

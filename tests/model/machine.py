@@ -196,9 +196,9 @@ class Queue(RuleBasedStateMachine):
 
     def _note_outcome(self, kind: str, handle: Handle) -> None:
         world, row = self.world, self.world.live.pop(handle.id)
-        if kind in {"retry", "retry_later"}:
+        if kind in {"retry", "retry_later", "bury"}:
             world.attempts[handle.id, row.attempt, handle.lease_id, "failed"] += 1
-        if row.cancel_requested and kind in {"retry", "retry_later", "release", "snooze"}:
+        if row.cancel_requested and kind in {"retry", "retry_later", "release", "snooze", "bury"}:
             world.history[handle.id] = ("cancelled", row.attempt, handle.lease_id)
         elif kind in {"retry", "retry_later"}:
             world.live[handle.id] = Row("queued", row.attempt, None, due=kind == "retry")
@@ -211,7 +211,6 @@ class Queue(RuleBasedStateMachine):
             world.attempts[handle.id, row.attempt, handle.lease_id, "cancelled"] += 1
         else:
             world.dead[handle.id] = ("permanent", row.attempt, handle.lease_id)
-            world.attempts[handle.id, row.attempt, handle.lease_id, "failed"] += 1
         if handle.id not in world.live or kind in {"retry", "retry_later"}:
             world.known.add(handle)
 

@@ -137,7 +137,7 @@ BAD: list[tuple[dict[str, Any], type[PgtasksError], str]] = [
     ({"overlap": "forbid"}, ConfigError, "overlap must be allow or skip"),
     ({"jitter": "soon"}, ConfigError, "jitter 'soon' is not a span of time"),
     ({"jitter": "30"}, ConfigError, "jitter '30' is not a span of time"),
-    ({"jitter": -1}, ConfigError, "jitter must be between"),
+    ({"jitter": -1}, ConfigError, "jitter must not be negative"),
     ({"jitter": "25h"}, ConfigError, "jitter must be at most 86400"),
     ({"jitter": None}, ConfigError, "jitter must be seconds"),
 ]

@@ -1,5 +1,6 @@
 """`migrate`, `check` and `require`: what they do, and what they say to a person."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pgtasks.errors import (
     ConfigError,
     DatabaseError,
     DatabaseUnavailable,
+    SchemaError,
     SchemaMissing,
     SchemaOutdated,
     SchemaTooNew,
@@ -102,15 +104,54 @@ def test_a_revision_that_fails_leaves_the_one_before(empty_dsn: str, add_revisio
 
 
 def test_a_missing_schema_says_what_to_run(empty_dsn: str) -> None:
-    """So does one whose version table is there and empty."""
+    """So does one in which nothing but the version table is there, and empty."""
     state = schema.check(empty_dsn)
     assert (state.verdict, state.revision) == ("missing", "")
     with pytest.raises(SchemaMissing, match=r"run: pgtasks migrate$"):
         schema.require(state)
-    schema.migrate(empty_dsn)
     with psycopg.connect(empty_dsn) as connection:
-        connection.execute("DELETE FROM pgtasks.schema_version")
+        connection.execute("CREATE SCHEMA pgtasks")
+        connection.execute("CREATE TABLE pgtasks.schema_version (version_num varchar(32) NOT NULL)")
     assert schema.check(empty_dsn).verdict == "missing"
+    assert schema.migrate(empty_dsn).revision == schema.head()
+
+
+@pytest.mark.parametrize(
+    ("damage", "verdict", "message"),
+    [
+        ("DELETE FROM pgtasks.schema_version", "unversioned", "has tables but no revision .*restored without"),
+        ("DROP TABLE pgtasks.schema_version", "unversioned", "has tables but no revision .*restored without"),
+        ("UPDATE pgtasks.schema_version SET version_num = ''", "unversioned", "has tables but no revision"),
+        (
+            "UPDATE pgtasks.schema_version SET version_num = '0000'",
+            "unknown",
+            "unknown revision '0000'; .* 0001",
+        ),
+        ("UPDATE pgtasks.schema_version SET version_num = 'abc'", "unknown", "unknown revision 'abc'"),
+    ],
+)
+@pytest.mark.parametrize("fix", ["its tables are those", "otherwise"])
+def test_a_schema_without_a_known_revision_says_both_ways_out(
+    empty_dsn: str, damage: str, verdict: str, message: str, fix: str
+) -> None:
+    """As after a restore of the schema alone; each SQL that is named works as it stands."""
+    schema.migrate(empty_dsn)
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        rows(connection, damage)
+    state = schema.check(empty_dsn)
+    assert state.verdict == verdict
+    with pytest.raises(SchemaError, match=message):
+        schema.require(state)
+    with pytest.raises(SchemaError, match=message) as caught:
+        schema.migrate(empty_dsn)
+    said = str(caught.value)
+    advice = said[said.index(fix) :].partition(": ")[2]
+    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+        for statement in re.findall(r"(?:CREATE|DELETE|INSERT|DROP) .*?(?=;)", advice.partition("otherwise")[0]):
+            rows(connection, statement)
+    schema.migrate(empty_dsn)
+    schema.require(schema.check(empty_dsn))
+    assert snapshot.difference(snapshot.PATH.read_text(encoding="utf-8"), snapshot.describe(empty_dsn)) == ""
 
 
 def test_an_older_schema_says_what_to_run(empty_dsn: str, add_revision: AddRevision) -> None:
@@ -200,11 +241,13 @@ def test_a_password_is_in_no_message() -> None:
 
 
 def test_the_verdict_knows_only_the_revisions_of_this_version() -> None:
-    """What is neither ours nor empty was made by a newer version."""
+    """A higher number was made by a newer version, and anything else is nobody's."""
     state = SchemaState(HEAD, schema.head(), 180000, read_only=False)
     assert state.verdict == "current"
     assert replace(state, revision="").verdict == "missing"
     assert replace(state, revision="0777").verdict == "too new"
+    assert replace(state, revision="0000").verdict == replace(state, revision="00010").verdict == "unknown"
+    assert replace(state, revision="", has_tables=True).verdict == "unversioned"
 
 
 def test_migrations_are_found_beside_the_package() -> None:

@@ -44,3 +44,53 @@ def test_a_paused_queue_and_unknown_names_do_not_keep_it(tasks: Tasks) -> None:
         assert worker.wait() == 0
     assert len(tasks.left()) == 2
     assert tasks.status(done) == "completed"
+
+
+def test_a_queue_whose_own_slots_are_stuck_is_given_up(tasks: Tasks) -> None:
+    """Exit 1, because work that is due stays behind; what has other slots is done."""
+    tasks.add("deaf_sync", queue="one")
+    behind = [tasks.add("fine", queue="one") for _ in range(3)]
+    done = tasks.add("fine", queue="two")
+    with tasks.worker("--drain", "-q", "one:1", "-q", "two") as worker:
+        ended = Exit(worker, time.monotonic())
+    assert ended.code == 1, ended.printed
+    assert "drain given up" in ended.printed
+    assert 'due="one=3"' in ended.printed
+    assert {tasks.status(task_id) for task_id in behind} == {"queued"}
+    assert tasks.status(done) == "completed"
+
+
+def test_stuck_slots_are_no_failure_when_nothing_else_is_due(tasks: Tasks) -> None:
+    """The deaf one had its last attempt; nothing stays behind."""
+    tasks.add("deaf_sync", queue="one")
+    with tasks.worker("--drain", "-q", "one:1") as worker:
+        ended = Exit(worker, time.monotonic())
+    assert ended.code == 0, ended.printed
+    assert "drain given up" not in ended.printed
+
+
+def test_what_a_drain_leaves_behind_is_said_once(tasks: Tasks) -> None:
+    """In a paused queue, under names nobody knows here, and a queue that is not there; exit 0 nevertheless."""
+    tasks.connection.execute("SELECT pgtasks.pause('one')")
+    for _ in range(3):
+        tasks.add("fine", queue="one")
+    tasks.connection.execute(
+        "INSERT INTO pgtasks.tasks (name, queue, priority)"
+        " SELECT 'nobody', 'two', n % 2 FROM generate_series(1, 1500) n"
+    )
+    tasks.add("nobody", queue="two", run_at="2100-01-01")
+    with tasks.worker("--drain", "-q", "one", "-q", "two", "-q", "misspelt", "-q", "default") as worker:
+        ended = Exit(worker, time.monotonic())
+    assert ended.code == 0, ended.printed
+    (said,) = [line for line in ended.printed.splitlines() if "drain leaves something behind" in line]
+    assert said.endswith('paused="one=3" no_handler="two=1000+" no_such_queue=misspelt')
+
+
+def test_a_drain_that_leaves_nothing_says_nothing(tasks: Tasks) -> None:
+    """Tasks of the future are not left behind."""
+    tasks.add("fine")
+    tasks.add("fine", run_at="2100-01-01")
+    with tasks.worker("--drain") as worker:
+        ended = Exit(worker, time.monotonic())
+    assert ended.code == 0
+    assert "WARN" not in ended.printed

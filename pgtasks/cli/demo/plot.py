@@ -51,6 +51,8 @@ def play(dsn: str | None, *, as_json: bool) -> bool:
         stage.stop()
         facts = performance.facts()
         judged = promises.judge(performance.script, facts)
+        # What a broken promise left is worth a look.
+        stage.is_kept = not all(promise.kept for promise in judged)
         _tell_logs(console, stage, judged)
     seconds = time.monotonic() - began
     if as_json:
@@ -74,7 +76,7 @@ class _Performance:
         """Play all steps."""
         self._start_workers()
         # The ids of a queue that nobody else uses start here.
-        self._first_id = self._probe_id()
+        self._first_id = self._stage.first_id = self._probe_id()
         since = self._make_schedule()
         try:
             self._insert_with_psql()
@@ -261,10 +263,12 @@ def _tell_logs(console: Console, stage: Stage, judged: list[Promise]) -> None:
 
 
 def _tell_next(console: Console, stage: Stage, *, own: bool) -> None:
-    if own:
+    if own and stage.is_kept:
         console.print(
             f"The tasks are still there, in the queue {stage.queue}: pgtasks tasks list --queue {stage.queue}"
         )
+    elif own:
+        console.print(f"Its tasks, in the queue {stage.queue}, are deleted; its handlers' names stay registered.")
     console.print("\nYour turn:")
     for command, meaning in NEXT:
         console.print(f"  {command:27}{meaning}")

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from pgtasks.cli.database import DSN_VARIABLE, connection_to, given_dsn
+from pgtasks.cli.database import DSN_VARIABLE, connection_to
 from pgtasks.cli.demo.promises import LEASE_S, SWEEP_S
-from pgtasks.errors import ConfigError, PgtasksError
-from pgtasks.store.session import SyncConnection
+from pgtasks.cli.options import ID_MAX
+from pgtasks.errors import ConfigError, DatabaseError, PgtasksError
+from pgtasks.store import demonstrating
+from pgtasks.store.session import SyncConnection, fetch_all
 
 APP = "pgtasks.cli.demo.handlers:app"
 QUEUE = "demo"
@@ -61,6 +63,8 @@ class Stage:
     server: str
     connection: SyncConnection
     workers: list[Worker] = field(default_factory=list)
+    first_id: int = 0
+    is_kept: bool = False
 
     def worker_command(self) -> list[str]:
         """Give the words of a worker's command line, as a person types them after `pgtasks`."""
@@ -120,6 +124,17 @@ class Stage:
             if worker.process.stdin is not None:
                 worker.process.stdin.close()
 
+    def forget(self) -> None:
+        """Delete the demo's tasks and workers from a database that stays; not if they are kept."""
+        if self.is_kept:
+            return
+        try:
+            # Interrupted before the first task: then there are only workers.
+            fetch_all(self.connection, demonstrating.forget(self.queue, self.first_id or ID_MAX))
+        except DatabaseError as error:
+            self.is_kept = True
+            sys.stderr.write(f"the demo's tasks stay in the queue {self.queue}: {error}\n")
+
 
 @contextmanager
 def open_stage(dsn: str | None) -> Iterator[Stage]:
@@ -137,6 +152,9 @@ def open_stage(dsn: str | None) -> Iterator[Stage]:
         schema.migrate(address)
         connection = stack.enter_context(connection_to(address))
         stage = Stage(address, queue, folder, server, connection)
+        if dsn is not None:
+            stack.callback(stage.forget)
+        # Before that, because whoever still runs would go on.
         stack.callback(stage.clear)
         yield stage
 
@@ -145,7 +163,7 @@ def _database(dsn: str | None, stack: ExitStack) -> tuple[str, str, str]:
     """Give the address, the queue to use there, and what to call the server."""
     if dsn is not None:
         # A queue of its own, because the database may serve other workers and other demos.
-        return given_dsn(dsn) or dsn, f"{QUEUE}-{secrets.token_hex(3)}", "the PostgreSQL of --dsn"
+        return dsn, f"{QUEUE}-{secrets.token_hex(3)}", "the PostgreSQL of --dsn"
     from pgtasks import embedded
 
     if not embedded.is_available():
