@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from pgtasks import schedules
-from pgtasks.cli import options, schedules_known, schedules_screen
-from pgtasks.cli import payloads
+from pgtasks.cli import options, payloads, schedules_known, schedules_screen
 from pgtasks.cli.escape import escape
 from pgtasks.cli.output import print_json
 from pgtasks.cli.render import moment
