@@ -15,8 +15,8 @@ says nothing about whether it fires it: the holder may be stuck, or a stranger. 
 met a taken lock is followed, BUSY_S later, by one that does not ask for locks; the row locks
 and the primary key keep it right.
 
-One bad schedule does not stop the others. What cannot be planned is flagged and left alone for
-a minute, for another host may know its time zone. A batch that the database refuses, or that
+One bad schedule does not stop the others. What this process cannot plan it flags, and leaves
+alone for a minute by itself, for another host may know the time zone. A batch that the database refuses, or that
 waits for a stranger's lock, is tried again in other, smaller batches, until what fails fails
 alone. If its values are refused its slots are recorded as missed, and it has its next slot;
 anything else, and it waits a minute.
@@ -31,6 +31,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from datetime import datetime
 from functools import lru_cache
 
 from pgtasks import events
@@ -54,6 +55,9 @@ FRUITLESS_S_MAX = 1.0
 SLEEP_S_MAX = 15.0
 SLEEP_S_MIN = 0.001
 DEAF_SLEEP_S_MAX = 1.0
+# How long this process leaves alone what it cannot plan, and how much of it it remembers.
+LEFT_OUT_S = 60.0
+LEFT_OUT_MAX = 10_000
 _NOTHING = Fired(0, 0, 0, 0, 0)
 
 
@@ -65,6 +69,7 @@ class Scheduler:
         self._link, self._rng, self._hears = link, rng, hears
         self._seed = rng.getrandbits(62)
         self._batch_max = BATCH_MAX
+        self._left_out: dict[tuple[str, datetime], float] = {}
         self._ask_for_locks = True
         self._fruitless = 0
         self.changed = asyncio.Event()
@@ -72,7 +77,8 @@ class Scheduler:
 
     async def round(self) -> float:
         """Do one round; says when to come back."""
-        rows = await self._link.fetch_all(scheduling.due(limit=self._batch_max, seed=self._seed))
+        left_out = self._still_left_out()
+        rows = await self._link.fetch_all(scheduling.due(limit=self._batch_max, seed=self._seed, left_out=left_out))
         due = [row for row in rows if row.name is not None]
         if not due:
             self._fruitless = 0
@@ -80,10 +86,11 @@ class Scheduler:
         # In a thread, for cron times cost.
         plans, problems = await asyncio.to_thread(_plan_all, due)
         done = await self._fire(plans) if plans else _NOTHING
-        flagged = [await self._flag(one, problem) for one, problem in problems]
+        for one, problem in problems:
+            await self._leave_out(one, problem)
         self.fired += done.fired
         self._ask_for_locks = not done.busy
-        return self._pause_s(rows[0], len(due), done.schedules + sum(flagged), done.busy)
+        return self._pause_s(rows[0], len(due), done.schedules + len(problems), done.busy)
 
     def _sleep_s(self, row: Due) -> float:
         bound_s = SLEEP_S_MAX if self._hears() else DEAF_SLEEP_S_MAX
@@ -96,6 +103,8 @@ class Scheduler:
         self._fruitless = 0 if achieved else self._fruitless + 1
         if achieved == due:
             return 0.0
+        # Another selection next time: what is held by somebody may be more than one batch.
+        self._seed = self._rng.getrandbits(62)
         if achieved:
             pause_s = (BUSY_S if busy else OUTRUN_S) * (0.5 + self._rng.random())
         else:
@@ -104,11 +113,20 @@ class Scheduler:
         # What is stuck does not make the next one late.
         return min(pause_s, self._sleep_s(row))
 
-    async def _flag(self, one: Due, problem: str) -> bool:
+    def _still_left_out(self) -> list[tuple[str, datetime]]:
+        now = time.monotonic()
+        self._left_out = {key: until for key, until in self._left_out.items() if now < until}
+        return list(self._left_out)
+
+    async def _leave_out(self, one: Due, problem: str) -> None:
+        """Leave alone what cannot be planned here; the flag in the table is for people, not for other hosts."""
+        name = one.name or ""
+        if len(self._left_out) >= LEFT_OUT_MAX:
+            del self._left_out[next(iter(self._left_out))]
+        self._left_out[name, one.planned_from] = time.monotonic() + LEFT_OUT_S
         if one.problem != problem:
-            events.warning("schedule cannot be planned", schedule=one.name, error=problem)
-        flagged = await self._link.fetch_one(scheduling.flag(one.name or "", one.planned_from, problem, wait=True))
-        return flagged is not None
+            events.warning("schedule cannot be planned", schedule=name, error=problem)
+        await self._link.fetch_one(scheduling.flag(name, one.planned_from, one.next_fire, problem, wait=False))
 
     async def _fire(self, plans: list[Plan]) -> Fired:
         try:
@@ -135,7 +153,10 @@ class Scheduler:
         problem = f"cannot be fired: {str(error).splitlines()[0]}"
         events.error("schedule cannot be fired", schedule=one.name, error=problem)
         lost = is_about_data(error) and await self._miss(one)
-        flagged = await self._link.fetch_one(scheduling.flag(one.name, one.planned_from, problem, wait=not lost))
+        next_fire = one.next_fire if lost else one.expected
+        flagged = await self._link.fetch_one(
+            scheduling.flag(one.name, one.planned_from, next_fire, problem, wait=not lost)
+        )
         return Fired(int(flagged is not None), 0, 0, 0, 0)
 
     async def _miss(self, one: Plan) -> bool:

@@ -32,9 +32,18 @@ class Synced(NamedTuple):
     removed: list[str]
 
 
-def due(*, limit: int, seed: int) -> Statement[Due]:
-    """Read which schedules are due or not planned yet."""
-    return Statement(sql("schedules_due"), {"limit": limit, "seed": seed}, _due)
+def due(*, limit: int, seed: int, left_out: Sequence[tuple[str, datetime]] = ()) -> Statement[Due]:
+    """Read which schedules are due or not planned yet; ``left_out`` names some with their ``planned_from``."""
+    return Statement(
+        sql("schedules_due"),
+        {
+            "limit": limit,
+            "seed": seed,
+            "left_names": [name for name, _ in left_out],
+            "left_plans": [planned_from for _, planned_from in left_out],
+        },
+        _due,
+    )
 
 
 def _due(*values: Any) -> Due:
@@ -70,9 +79,9 @@ def fire(plans: Sequence[Plan], *, locked: bool) -> Statement[Fired]:
     )
 
 
-def flag(name: str, planned_from: datetime, problem: str, *, wait: bool) -> Statement[str]:
-    """Note why a schedule cannot be planned or fired; ``wait`` leaves it alone for a minute."""
-    params = {"name": name, "planned_from": planned_from, "problem": problem, "wait": wait}
+def flag(name: str, planned_from: datetime, next_fire: datetime | None, problem: str, *, wait: bool) -> Statement[str]:
+    """Note why a schedule cannot be planned or fired; ``wait`` has every scheduler leave it alone for a minute."""
+    params = {"name": name, "planned_from": planned_from, "next_fire": next_fire, "problem": problem, "wait": wait}
     return Statement(sql("schedules_flag"), params, str)
 
 
