@@ -30,6 +30,8 @@ SlotOutcome = Literal["fired", "missed"]
 GRACE = timedelta(seconds=60)
 RECORDED_MAX = 1000
 _SECOND = timedelta(seconds=1)
+# Less than the rows of fires are kept before the next fire: they tell which slots are done.
+LOOK_BACK = timedelta(days=29)
 _WINDOW_FIRST = timedelta(minutes=1)
 _CHUNK = 1000
 # Nearly always one slot is due; finding the last of many costs more.
@@ -64,6 +66,8 @@ class Due(NamedTuple):
     planned_from: datetime
     next_fire: datetime | None
     problem: str | None
+    last_fire: datetime | None = None
+    overlap: Overlap = "allow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +88,7 @@ class Plan:
     expected: datetime | None
     next_fire: datetime
     slots: tuple[Slot, ...]
-
-    @property
-    def last_fire(self) -> datetime | None:
-        """The last slot that fires."""
-        return max((slot.fire_time for slot in self.slots if slot.outcome == "fired"), default=None)
+    overlap: Overlap = "allow"
 
 
 def plan(due: Due, times: Times) -> Plan:
@@ -97,7 +97,7 @@ def plan(due: Due, times: Times) -> Plan:
     first = due.next_fire or times.next_after(due.planned_from)
     slots: tuple[Slot, ...] = ()
     if first <= now:
-        after = max(due.planned_from, first - _SECOND)
+        after = _search_from(due, first, times)
         slots = tuple(_slots(due, latest_slots(times, after, now, max(RECORDED_MAX, due.missed_max))))
     return Plan(
         name=due.name or "",
@@ -105,7 +105,16 @@ def plan(due: Due, times: Times) -> Plan:
         expected=due.next_fire,
         next_fire=times.next_after(now) if first <= now else first,
         slots=slots,
+        overlap=due.overlap,
     )
+
+
+def _search_from(due: Due, first: datetime, times: Times) -> datetime:
+    """Say after which instant slots are due; each later one that has a row is done."""
+    if times.between(first - _SECOND, first, 1) == [first]:
+        return max(due.planned_from, first - _SECOND)
+    # The rules of the zone changed after this was planned: the slot itself may be an earlier one.
+    return max(due.planned_from, due.last_fire or due.planned_from, min(first, due.now) - LOOK_BACK)
 
 
 def without_fires(planned: Plan) -> Plan:

@@ -45,6 +45,15 @@ CREATE TABLE pgtasks.schedules (
     CONSTRAINT planned_from_is_between_1970_and_9999 CHECK (
         planned_from >= '1970-01-01 00:00:00+00' AND planned_from < '9999-12-31 00:00:00+00'
     ),
+    CONSTRAINT last_fire_is_between_1970_and_9999 CHECK (
+        last_fire >= '1970-01-01 00:00:00+00' AND last_fire < '9999-12-31 00:00:00+00'
+    ),
+    CONSTRAINT created_at_is_between_1970_and_9999 CHECK (
+        created_at >= '1970-01-01 00:00:00+00' AND created_at < '9999-12-31 00:00:00+00'
+    ),
+    CONSTRAINT updated_at_is_between_1970_and_9999 CHECK (
+        updated_at >= '1970-01-01 00:00:00+00' AND updated_at < '9999-12-31 00:00:00+00'
+    ),
     CONSTRAINT next_fire_is_between_1970_and_9999 CHECK (
         next_fire >= '1970-01-01 00:00:00+00' AND next_fire < '9999-12-31 00:00:00+00'
     )
@@ -64,6 +73,9 @@ CREATE TABLE pgtasks.schedule_fires (
     CONSTRAINT schedule_fires_pkey PRIMARY KEY (schedule, fire_time),
     CONSTRAINT fire_time_is_between_1970_and_9999 CHECK (
         fire_time >= '1970-01-01 00:00:00+00' AND fire_time < '9999-12-31 00:00:00+00'
+    ),
+    CONSTRAINT fired_at_is_between_1970_and_9999 CHECK (
+        fired_at >= '1970-01-01 00:00:00+00' AND fired_at < '9999-12-31 00:00:00+00'
     ),
     CONSTRAINT outcome_is_fired_skipped_overlap_or_missed CHECK (outcome IN ('fired', 'skipped_overlap', 'missed')),
     CONSTRAINT fired_means_a_task CHECK ((outcome = 'fired') = (task_id IS NOT NULL))

@@ -154,10 +154,10 @@ class Tidier:
         return await self.tidy()
 
     async def _prune_fires(self) -> None:
-        """Forget old fires in bounded batches, each a transaction of its own."""
+        """Forget old fires in bounded batches, each a transaction of its own; at the start one is enough."""
         while (
             await self._link.fetch_one(scheduling.prune_fires(keep_days=FIRES_KEEP_DAYS, limit=FIRES_BATCH))
-        ) == FIRES_BATCH:
+        ) == FIRES_BATCH and not self._first:
             pass
 
     async def tidy(self) -> float:
@@ -175,5 +175,11 @@ class Tidier:
             events.warning("partitions not created", error=str(error).splitlines()[0])
             delay_s = TIDY_AGAIN_S
         await self._link.fetch_all(statements.prune_workers())
-        await self._prune_fires()
+        try:
+            await self._prune_fires()
+        except DatabaseError as error:
+            if not is_about_statement(error):
+                raise
+            events.warning("fires not pruned", error=str(error).splitlines()[0])
+            delay_s = TIDY_AGAIN_S
         return delay_s * (0.8 + 0.4 * self._rng.random())

@@ -1,5 +1,5 @@
--- Forgets fires older than the retention, a bounded batch at a time; never a schedule's last ones,
--- which a catch-up may still ask about.
+-- Forgets fires older than the retention, a bounded batch at a time; never those that
+-- a catch-up may still ask about, which begins at the next fire or a month before it.
 --
 -- Parameters: keep_days; limit. Returns one row: pruned (a count).
 -- Index: schedule_fires_fire_time. SKIP LOCKED: several workers prune side by side.
@@ -8,8 +8,9 @@ WITH old AS (
     FROM pgtasks.schedule_fires AS f
     WHERE f.fire_time < clock_timestamp() - make_interval(days => %(keep_days)s)
         AND f.fire_time < coalesce(
-            (SELECT s.last_fire FROM pgtasks.schedules AS s WHERE s.name = f.schedule), 'infinity'
-        )
+            (SELECT coalesce(s.next_fire, s.planned_from) FROM pgtasks.schedules AS s WHERE s.name = f.schedule),
+            'infinity'
+        ) - make_interval(days => %(keep_days)s)
     ORDER BY f.fire_time
     LIMIT %(limit)s
     FOR UPDATE SKIP LOCKED

@@ -44,6 +44,8 @@ SELECT
     extract(EPOCH FROM d.jitter)::double precision AS jitter_s,
     d.planned_from,
     d.next_fire,
-    d.problem
+    d.problem,
+    d.last_fire,
+    d.overlap
 FROM clock AS c
 LEFT JOIN due AS d ON true

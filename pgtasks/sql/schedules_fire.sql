@@ -1,10 +1,10 @@
 -- Fires due schedules: the fire rows, the tasks and the next fire times, all in one statement.
 --
 -- Parameters: plans, as arrays of one length: names, planned_froms, expected (the next_fire the
--- plan was made from, NULL when there was none), nexts (the new one), lasts (the last slot that
--- fires, NULL when none does), slot_firsts and slot_lasts (where the plan's slots are in the other
+-- plan was made from, NULL when there was none), nexts (the new one), slot_firsts and slot_lasts (where the plan's slots are in the other
 -- arrays, counted from one); slots: slot_times, slot_fires (false: missed), slot_jitters (seconds);
--- and locked (whether to leave alone what another scheduler is firing at this moment).
+-- locked (whether to leave alone what another scheduler is firing at this moment); and wait_ms (how
+-- long to wait for a lock, that of a unique key in flight above all).
 -- Returns one row: schedules (how many plans were carried out), fired, skipped, missed (slots),
 -- busy (plans that somebody else held the lock of).
 -- Index: schedules_pkey, schedule_fires_pkey, tasks_unique_key.
@@ -27,8 +27,9 @@ WITH plan AS (
     SELECT p.*
     FROM unnest(
         %(names)s::text[], %(planned_froms)s::timestamptz[], %(expected)s::timestamptz[], %(nexts)s::timestamptz[],
-        %(lasts)s::timestamptz[], %(slot_firsts)s::integer[], %(slot_lasts)s::integer[]
-    ) AS p (name, planned_from, expected, next_fire, last_fire, slot_first, slot_last)
+        %(slot_firsts)s::integer[], %(slot_lasts)s::integer[]
+    ) AS p (name, planned_from, expected, next_fire, slot_first, slot_last)
+    WHERE (SELECT set_config('lock_timeout', %(wait_ms)s::text, true)) IS NOT NULL
 ),
 
 free AS MATERIALIZED (
@@ -39,7 +40,7 @@ free AS MATERIALIZED (
 
 mine AS MATERIALIZED (
     SELECT
-        s.name, s.task, s.payload, s.overlap, p.next_fire, p.last_fire, p.slot_first, p.slot_last,
+        s.name, s.task, s.payload, s.overlap, p.next_fire, p.slot_first, p.slot_last,
         coalesce(s.queue, k.queue, 'default') AS queue,
         coalesce(s.priority, k.priority, 0) AS priority
     FROM free AS p
@@ -103,11 +104,22 @@ fires AS (
     RETURNING outcome
 ),
 
+-- As one object, for a look by name instead of a join.
+lasts AS MATERIALIZED (
+    SELECT jsonb_object_agg(x.name, x.fire_time) AS by_name
+    FROM (
+        SELECT r.name, max(r.fire_time) AS fire_time
+        FROM results AS r
+        WHERE r.outcome = 'fired'
+        GROUP BY r.name
+    ) AS x
+),
+
 moved AS (
     UPDATE pgtasks.schedules AS s
     SET
         next_fire = m.next_fire,
-        last_fire = coalesce(m.last_fire, s.last_fire),
+        last_fire = coalesce(((SELECT l.by_name FROM lasts AS l) ->> s.name)::timestamptz, s.last_fire),
         problem = NULL,
         problem_at = NULL
     FROM mine AS m

@@ -56,7 +56,7 @@ def _due(*values: Any) -> Due:
     return Due._make(row)
 
 
-def fire(plans: Sequence[Plan], *, locked: bool) -> Statement[Fired]:
+def fire(plans: Sequence[Plan], *, locked: bool, wait_ms: int = 500) -> Statement[Fired]:
     """Carry out plans: fire rows, tasks and next fire times in one statement."""
     slots = [slot for plan in plans for slot in plan.slots]
     ends = list(accumulate(len(plan.slots) for plan in plans))
@@ -67,13 +67,13 @@ def fire(plans: Sequence[Plan], *, locked: bool) -> Statement[Fired]:
             "planned_froms": [plan.planned_from for plan in plans],
             "expected": [plan.expected for plan in plans],
             "nexts": [plan.next_fire for plan in plans],
-            "lasts": [plan.last_fire for plan in plans],
             "slot_firsts": [end - len(plan.slots) + 1 for plan, end in zip(plans, ends, strict=True)],
             "slot_lasts": ends,
             "slot_times": [slot.fire_time for slot in slots],
             "slot_fires": [slot.outcome == "fired" for slot in slots],
             "slot_jitters": [slot.jitter_s for slot in slots],
             "locked": locked,
+            "wait_ms": wait_ms,
         },
         Fired,
     )

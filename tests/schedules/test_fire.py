@@ -304,7 +304,7 @@ def test_thousands_of_slots_in_one_statement(dsn: str, connection: Connection) -
 
 
 def test_prune_keeps_what_a_catch_up_may_ask_for(connection: Connection) -> None:
-    """Old fires go in batches; the last one of a living schedule stays, those of a removed one do not."""
+    """Old fires go in batches; those before the next fire of a living schedule stay."""
     add(connection, "s", "0 0 1 1 *")
     rows(
         connection,
@@ -314,7 +314,7 @@ def test_prune_keeps_what_a_catch_up_may_ask_for(connection: Connection) -> None
     )
     rows(
         connection,
-        "UPDATE pgtasks.schedules SET last_fire = date_trunc('day', now()) - interval '40 days'",
+        "UPDATE pgtasks.schedules SET next_fire = date_trunc('day', now()) - interval '10 days'",
     )
     pruned = [session.fetch_one(connection, scheduling.prune_fires(keep_days=30, limit=7)) for _ in range(9)]
     assert sum(count or 0 for count in pruned) == value(connection, "SELECT 120 - count(*) FROM pgtasks.schedule_fires")
@@ -325,3 +325,18 @@ def test_prune_keeps_what_a_catch_up_may_ask_for(connection: Connection) -> None
         " FROM pgtasks.schedule_fires GROUP BY 1 ORDER BY 1"
     )
     assert rows(connection, oldest) == [("gone", 29), ("s", 40)]
+
+
+def test_the_last_fire_is_one_that_fired(connection: Connection) -> None:
+    """A slot that was skipped for an overlap is none."""
+    add(connection, "s", overlap="skip")
+    rows(connection, "SELECT pgtasks.enqueue('echo', unique_key => 'schedule:s')")
+    make_due(connection)
+    assert fire(connection, plan_due(connection)).skipped >= 1
+    assert value(connection, "SELECT last_fire FROM pgtasks.schedules") is None
+    rows(connection, "DELETE FROM pgtasks.tasks")
+    make_due(connection, 0.0)
+    time.sleep(1.1)
+    assert fire(connection, plan_due(connection)).fired == 1
+    last = "SELECT s.last_fire = max(f.fire_time) FILTER (WHERE f.outcome = 'fired') FROM pgtasks.schedules AS s"
+    assert value(connection, f"{last}, pgtasks.schedule_fires AS f GROUP BY s.last_fire")

@@ -107,7 +107,12 @@ def test_every_second_down_for_years_is_bounded(policy: Missed, expression: str,
 
 def test_a_time_that_the_schedule_does_not_have_is_not_fired() -> None:
     """Rules of a time zone changed after it was planned, or a person wrote it."""
-    found = planned(utc("2026-03-03T13:02:30"), missed="all", next_fire=utc("2026-03-03T13:02:00"))
+    found = planned(
+        utc("2026-03-03T13:02:30"),
+        missed="all",
+        last_fire=utc("2026-03-03T13:00:00"),
+        next_fire=utc("2026-03-03T13:02:00"),
+    )
     assert (found.slots, found.next_fire) == ((), utc("2026-03-03T13:05:00"))
 
 
@@ -201,3 +206,13 @@ def test_a_life_of_a_schedule(
 
 
 SECOND = timedelta(seconds=1)
+
+
+def test_a_next_fire_that_is_no_longer_one_does_not_hide_the_real_slot() -> None:
+    """The zone's rules changed: the slot was an hour before what was planned."""
+    last, wrong = utc("2026-03-02T09:00:00"), utc("2026-03-03T10:00:00")
+    found = planned(wrong, "0 9 * * *", missed="latest", last_fire=last, next_fire=wrong)
+    assert fires(found) == ["09:00:00"]
+    assert found.slots[0].fire_time == utc("2026-03-03T09:00:00")
+    never = planned(wrong, "0 9 * * *", missed="all", planned_from=last, next_fire=wrong)
+    assert [slot.fire_time for slot in never.slots] == [utc("2026-03-03T09:00:00")]

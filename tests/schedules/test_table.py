@@ -51,6 +51,8 @@ def test_a_plain_insert_is_enough(connection: Connection) -> None:
         ("planned_from", "'-infinity'", "planned_from_is_between_1970_and_9999"),
         ("next_fire", "'infinity'", "next_fire_is_between_1970_and_9999"),
         ("next_fire", "'-infinity'", "next_fire_is_between_1970_and_9999"),
+        ("last_fire", "'infinity'", "last_fire_is_between_1970_and_9999"),
+        ("created_at", "'infinity'", "created_at_is_between_1970_and_9999"),
     ],
 )
 def test_what_is_refused(connection: Connection, column: str, bad: str, constraint: str) -> None:
