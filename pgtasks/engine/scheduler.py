@@ -16,10 +16,11 @@ met a taken lock is followed, BUSY_S later, by one that does not ask for locks; 
 and the primary key keep it right.
 
 One bad schedule does not stop the others. What this process cannot plan it flags, and leaves
-alone for a minute by itself, for another host may know the time zone. A batch that the database refuses, or that
-waits for a stranger's lock, is tried again in other, smaller batches, until what fails fails
-alone. If its values are refused its slots are recorded as missed, and it has its next slot;
-anything else, and it waits a minute.
+alone for a minute by itself, for another host may know the time zone. Those that wait
+for a unique key (overlap "skip") are fired after the others, and wait briefly. A batch that the
+database refuses, or that waits for a stranger's lock, is remembered and tried again in halves,
+apart from the rest, until what fails fails alone. If its values are refused its slots are
+recorded as missed, and it has its next slot; anything else, and it waits a minute.
 
 Nothing here spins. A round that achieved nothing is followed by an ever longer pause, and the
 sleep is measured by a clock that nobody sets.
@@ -28,8 +29,10 @@ sleep is measured by a clock that nobody sets.
 from __future__ import annotations
 
 import asyncio
+import operator
 import random
 import time
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from functools import lru_cache
@@ -42,7 +45,7 @@ from pgtasks.firing import Due, Plan, plan, without_fires
 from pgtasks.store import scheduling
 from pgtasks.store.link import Link
 from pgtasks.store.scheduling import Fired
-from pgtasks.store.session import constraint_of, is_about_data, is_about_time
+from pgtasks.store.session import QUERY_CANCELED, constraint_of, is_about_data, is_about_time
 
 BATCH_MAX = 500
 # Bounds of one statement and of one stay in the thread: what is left is for the next round.
@@ -58,6 +61,11 @@ DEAF_SLEEP_S_MAX = 1.0
 # How long this process leaves alone what it cannot plan, and how much of it it remembers.
 LEFT_OUT_S = 60.0
 LEFT_OUT_MAX = 10_000
+# How long a batch waits for a lock: that of a unique key in flight, and any other.
+KEY_WAIT_MS, WAIT_MS = 100, 500
+# How long a round goes on with batches that were refused, and how many of those are remembered.
+APART_S_MAX = 0.3
+APART_MAX = 1000
 _NOTHING = Fired(0, 0, 0, 0, 0)
 
 
@@ -70,6 +78,7 @@ class Scheduler:
         self._seed = rng.getrandbits(62)
         self._batch_max = BATCH_MAX
         self._left_out: dict[tuple[str, datetime], float] = {}
+        self._apart: list[frozenset[str]] = []
         self._ask_for_locks = True
         self._fruitless = 0
         self.changed = asyncio.Event()
@@ -129,6 +138,36 @@ class Scheduler:
         await self._link.fetch_one(scheduling.flag(name, one.planned_from, one.next_fire, problem, wait=False))
 
     async def _fire(self, plans: list[Plan]) -> Fired:
+        """Fire in batches: the innocent first, then those with a unique key, then what was refused before."""
+        apart, self._apart = self._apart, []
+        known = frozenset[str]().union(*apart)
+        rest = [one for one in plans if one.name not in known]
+        done = _NOTHING
+        for overlap in ("allow", "skip"):
+            if batch := [one for one in rest if one.overlap == overlap]:
+                done = _sum(done, await self._fire_batch(batch))
+        return _sum(done, await self._fire_apart(plans, deque(apart + self._apart)))
+
+    async def _fire_apart(self, plans: list[Plan], todo: deque[frozenset[str]]) -> Fired:
+        """Fire the remembered groups, and halve those that are refused, for as long as a round may take."""
+        until = time.monotonic() + APART_S_MAX
+        done, kept = _NOTHING, list[frozenset[str]]()
+        while todo and time.monotonic() < until:
+            names = todo.popleft()
+            batch = [one for one in plans if one.name in names]
+            if not batch:
+                kept.append(names)
+                continue
+            self._apart = []
+            done = _sum(done, await self._fire_batch(batch, names))
+            halved = len(batch) > 1 and len(self._apart) > 1
+            (todo if halved else kept).extend(self._apart)
+        # What had no turn has the first one in the next round.
+        self._apart = [*todo, *kept][:APART_MAX]
+        return done
+
+    async def _fire_batch(self, plans: list[Plan], apart: frozenset[str] = frozenset()) -> Fired:
+        """Fire a batch; ``apart`` is the remembered group it is of."""
         try:
             done = await self._carry_out(plans, locked=self._ask_for_locks)
         except DatabaseError as error:
@@ -136,18 +175,29 @@ class Scheduler:
                 raise
             if constraint_of(error) == "schedule_fires_pkey":
                 # Somebody recorded the same slot at the same moment; the next look sees it.
+                self._keep_apart(apart)
                 return _NOTHING
+            self._keep_apart(apart - {one.name for one in plans})
             return await self._refused(plans, error)
+        self._keep_apart(apart - {one.name for one in plans} if done.schedules == len(plans) else apart)
         self._batch_max = min(BATCH_MAX, self._batch_max * 2)
         if done.fired or done.skipped or done.missed:
             events.info("schedules fired", fired=done.fired, skipped_overlap=done.skipped, missed=done.missed)
         return done
 
+    def _keep_apart(self, names: frozenset[str]) -> None:
+        if names:
+            self._apart.append(names)
+
     async def _refused(self, plans: list[Plan], error: DatabaseError) -> Fired:
-        """Go on in other, smaller batches, or say what is wrong with the only one."""
+        """Go on in halves, apart from the rest, or say what is wrong with the only one."""
+        middle = len(plans) // 2
+        for half in (plans[:middle], plans[middle:]):
+            self._keep_apart(frozenset(one.name for one in half))
         if len(plans) > 1:
-            self._batch_max = max(1, len(plans) // 4)
-            self._seed = self._rng.getrandbits(62)
+            if error.sqlstate == QUERY_CANCELED:
+                # It took too long: there may be nothing wrong but the size.
+                self._batch_max = max(1, len(plans) // 4)
             return _NOTHING
         (one,) = plans
         problem = f"cannot be fired: {str(error).splitlines()[0]}"
@@ -169,7 +219,8 @@ class Scheduler:
             return False
 
     async def _carry_out(self, plans: list[Plan], *, locked: bool) -> Fired:
-        done = await self._link.fetch_one(scheduling.fire(plans, locked=locked))
+        wait_ms = KEY_WAIT_MS if any(one.overlap == "skip" for one in plans) else WAIT_MS
+        done = await self._link.fetch_one(scheduling.fire(plans, locked=locked, wait_ms=wait_ms))
         if done is None:
             raise DatabaseUnavailable("the fire statement gave no answer")
         return done
@@ -195,6 +246,10 @@ async def write_schedules(link: Link, app: App, deployment: str) -> None:
             schedules=found.removed,
             advice="they go on firing; remove them with: pgtasks schedules prune",
         )
+
+
+def _sum(one: Fired, other: Fired) -> Fired:
+    return Fired(*map(operator.add, one, other))
 
 
 def _plan_all(due: list[Due]) -> tuple[list[Plan], list[tuple[Due, str]]]:

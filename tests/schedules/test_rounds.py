@@ -234,6 +234,28 @@ async def test_one_whose_key_is_in_flight_does_not_stop_the_others(dsn: str, con
     assert_paired(connection)
 
 
+async def test_a_key_in_flight_does_not_make_the_others_late(dsn: str, connection: Connection) -> None:
+    """Many with a unique key, one of which is held: neither those nor the ones without a key wait for it."""
+    for number in range(20):
+        add(connection, f"free{number}", "@every 1s")
+        add(connection, f"keyed{number}", "@every 1s", overlap="skip")
+    add(connection, "poison", "@every 1s", overlap="skip")
+    with psycopg.connect(dsn) as other:
+        rows(other, "SELECT pgtasks.enqueue('echo', unique_key => 'schedule:poison')")
+        async with Rig(dsn):
+            await until(lambda: all(len(outcomes(connection, f"free{number}")) >= 5 for number in range(20)), 15.0)
+            await until(lambda: problem(connection, "poison"))
+        count = "SELECT count(*), max(fired_at - fire_time) FROM pgtasks.schedule_fires WHERE schedule LIKE %s"
+        missed = "SELECT count(*) FROM pgtasks.schedule_fires WHERE outcome = 'missed' AND schedule LIKE 'free%'"
+        assert value(connection, missed) == 0
+        for names, late_s in (("free%", 0.7), ("keyed%", 2.0)):
+            ((found, late),) = rows(connection, count, names)
+            assert found >= 20 * 3
+            assert late.total_seconds() < late_s
+    assert outcomes(connection, "poison") == []
+    assert_paired(connection)
+
+
 async def test_one_that_is_being_edited_costs_no_busy_loop(dsn: str, connection: Connection) -> None:
     """An open transaction has its row: the others fire on time, and there are few rounds."""
     add(connection, "edited")
