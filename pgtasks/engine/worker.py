@@ -139,8 +139,7 @@ class Worker:
         tag = self.info.id.hex[:12]
         self._claim_link = Link(dsn, "claim", worker=tag, pooler=settings.pooler)
         self._finish_link = Link(dsn, "finish", worker=tag, pooler=settings.pooler)
-        self._stop_claiming = asyncio.Event()
-        self._stop_all = asyncio.Event()
+        self._stop_claiming, self._stop_all = asyncio.Event(), asyncio.Event()
         self._signals = 0
         self._registering = False
         slots = Slots(settings.concurrency, queues)
