@@ -235,6 +235,7 @@ class Worker:
                 ("tidy", self._tidier.tidy_later, self._stop_claiming, None),
             )
         ]
+        parts.append(asyncio.create_task(self._heartbeat.until_ended(), name="heartbeat"))
         self._say_started()
         try:
             whole = await self._wait_for_stop(parts)
