@@ -101,13 +101,17 @@ class Claimer:
         if free and not held_up:
             return False
         # Nothing runs and no slot is free: handlers that ignored their stop have them all.
-        if self._settings.drain and not (free or self._executor.running or self._completer.backlog):
+        if self._settings.drain and not (free or self._executor.running or self._is_writing()):
             await self._end_drain()
             return True
         await wait_for_any(POLL_S if held_up else 1.0, self._executor.slot_freed, self._stop)
         if self._slots.free() < self._gather_slots:
             await asyncio.sleep(GATHER_S)
         return True
+
+    def _is_writing(self) -> bool:
+        """Tell whether outcomes are on their way; those of rows that cannot be moved may never arrive."""
+        return self._completer.backlog > self._completer.refused
 
     async def _pause(self) -> float:
         """Wait for the next poll; a queue whose slots are all taken is served as soon as one is free."""
@@ -225,7 +229,7 @@ class Claimer:
 
     async def _drained(self) -> bool:
         """Tell whether nothing is left to do: nothing running or unwritten, nothing due where a slot is free."""
-        if self._executor.running or self._completer.backlog:
+        if self._executor.running or self._is_writing():
             return False
         found, _ = await self._claim(from_head=True)
         return found == 0

@@ -143,8 +143,7 @@ class Worker:
         self._claim_link = Link(dsn, "claim", worker=tag, pooler=settings.pooler)
         self._finish_link = Link(dsn, "finish", worker=tag, pooler=settings.pooler)
         self._schedule_link = Link(dsn, "schedule", worker=tag, pooler=settings.pooler)
-        self._stop_claiming = asyncio.Event()
-        self._stop_all = asyncio.Event()
+        self._stop_claiming, self._stop_all = asyncio.Event(), asyncio.Event()
         self._signals = 0
         self._registering = False
         slots = Slots(settings.concurrency, queues)
@@ -239,6 +238,7 @@ class Worker:
             )
             if name != "schedule" or (self._settings.scheduler and not self._settings.drain)
         ]
+        parts.append(asyncio.create_task(self._heartbeat.until_ended(), name="heartbeat"))
         self._say_started()
         try:
             whole = await self._wait_for_stop(parts)

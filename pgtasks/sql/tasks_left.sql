@@ -11,7 +11,8 @@ SELECT
     due.runnable,
     due.total - due.runnable AS foreign_names,
     due.total = 1000 AS more,
-    EXISTS (SELECT FROM pgtasks.tasks AS t WHERE t.queue = s.queue)
+    -- Not with EXISTS, for which the order is thrown away and the whole table may be read.
+    (SELECT t.id FROM pgtasks.tasks AS t WHERE t.queue = s.queue ORDER BY t.priority DESC LIMIT 1) IS NOT NULL
     OR EXISTS (SELECT FROM pgtasks.queues AS q WHERE q.name = s.queue)
     OR EXISTS (SELECT FROM pgtasks.task_types AS tt WHERE tt.queue = s.queue) AS known
 FROM unnest(%(queues)s::text[]) WITH ORDINALITY AS s (queue, ordinal)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from pgtasks.outcome import Cancelled, Completed, Dead, Failure, RetryIn
-from pgtasks.store import conninfo, statements
+from pgtasks.store import conninfo, looking, statements
 from pgtasks.store.session import Statement
 from pgtasks.store.statements import Lane
 from tests.claims.helpers import ME, analyze, explain
@@ -29,6 +29,7 @@ def _hot() -> dict[str, tuple[Statement[Any], str]]:
         "claim": (statements.claim("default", LANES, limit=100, names=["t"], worker_id=ME, lease_s=30), order),
         "rescan": (statements.rescan("default", limit=100, names=["t"], worker_id=ME, lease_s=30), order),
         "due": (statements.due_in(["default", "other"], ["t"]), order),
+        "left": (looking.left(["default", "other"], ["t"]), order),
         "complete": (statements.complete(ME, ENDED, [Completed(None, None)] * 2, [1]), key),
         "retry": (statements.retry(ME, ENDED, [RetryIn(1.0, FAILURE)] * 2, [1]), key),
         "bury": (statements.bury(ME, ENDED, [Dead("exhausted", FAILURE)] * 2, [1]), key),

@@ -128,7 +128,7 @@ def test_what_could_not_run_is_refused_when_it_is_registered(app: App, function:
         ({"queue": ""}, "queue must have 1 to 200"),
         ({"priority": 40_000}, "priority must be a whole number"),
         ({"timeout": 0}, "timeout must be above 0"),
-        ({"timeout": -1}, "timeout must be between"),
+        ({"timeout": -1}, "timeout must not be negative"),
         ({"max_attempts": 0}, "max_attempts"),
         ({"max_attempts": 2, "retry": Retry()}, "not both"),
         ({"retry": None, "max_attempts": 1.5}, "whole number"),

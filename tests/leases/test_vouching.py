@@ -16,7 +16,7 @@ from pgtasks.engine.slots import Slots
 from pgtasks.model import WorkerInfo
 from pgtasks.settings import QueueSlots
 from pgtasks.store.link import Link
-from tests.database import Connection, rows, value
+from tests.database import Connection, rows, value, wait_until
 from tests.leases import steps
 from tests.leases.conftest import StartWorker
 from tests.trace import Trace
@@ -72,7 +72,7 @@ def test_a_handler_that_blocks_its_loop_keeps_its_lease(
     worker = start_worker(lease_s=1.0).wait_ready()
     task_id = value(connection, """SELECT pgtasks.enqueue('block', '{"seconds": 5}')""")
     worker.wait_output("handlers' loop is blocked")
-    time.sleep(4)
+    wait_until(lambda: steps.status(connection, task_id) == "completed")
     assert len(trace.marks("start")) == 1
     assert steps.outcomes(connection, task_id) == []
 

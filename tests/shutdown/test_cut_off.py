@@ -163,3 +163,12 @@ def test_the_start_names_the_tasks(tasks: Tasks) -> None:
     assert len(names) == 21
     assert names[0] == "adds_more"
     assert names[-1] == "…"
+
+
+async def test_an_app_without_tasks_is_warned_about(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The modules that define them were perhaps not imported; the worker works nevertheless."""
+    worker = Worker(App(), WorkerSettings(dsn=dsn, drain=True))
+    assert await worker.introduce()
+    assert await asyncio.wait_for(worker.work(), 5) == EXIT_OK
+    await worker.close()
+    assert "the app has no tasks" in [record.getMessage() for record in caplog.records]
