@@ -1,7 +1,8 @@
 -- Fires due schedules: the fire rows, the tasks and the next fire times, all in one statement.
 --
 -- Parameters: plans, as arrays of one length: names, planned_froms, expected (the next_fire the
--- plan was made from, NULL when there was none), nexts (the new one), slot_firsts and slot_lasts (where the plan's slots are in the other
+-- plan was made from, NULL when there was none), nexts (the new one), slot_firsts and slot_lasts
+-- (where the plan's slots are in the other
 -- arrays, counted from one); slots: slot_times, slot_fires (false: missed), slot_jitters (seconds);
 -- locked (whether to leave alone what another scheduler is firing at this moment); and wait_ms (how
 -- long to wait for a lock, that of a unique key in flight above all).
