@@ -49,7 +49,7 @@ from pgtasks.store.link import Link
 EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
 # After the grace time: how long stopped handlers get to end, then how long the flush gets at least.
 STOP_S = 0.2
-FLUSH_S = 0.4
+FLUSH_S = 0.6
 # How long the last statement gets, at least and, while there is grace time left, at most.
 LEAVE_S_MIN, LEAVE_S_MAX = 0.2, 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
