@@ -336,7 +336,7 @@ def test_the_last_fire_is_one_that_fired(connection: Connection) -> None:
     assert value(connection, "SELECT last_fire FROM pgtasks.schedules") is None
     rows(connection, "DELETE FROM pgtasks.tasks")
     make_due(connection, 0.0)
-    time.sleep(1.1)
+    time.sleep(1.1)  # until the next slot is due
     assert fire(connection, plan_due(connection)).fired == 1
     last = "SELECT s.last_fire = max(f.fire_time) FILTER (WHERE f.outcome = 'fired') FROM pgtasks.schedules AS s"
     assert value(connection, f"{last}, pgtasks.schedule_fires AS f GROUP BY s.last_fire")

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,16 +11,15 @@ import psycopg
 import pytest
 
 from pgtasks.engine import scheduler as scheduler_module
-from pgtasks.engine.scheduler import BATCH_MAX, Scheduler
+from pgtasks.engine.scheduler import Scheduler
 from pgtasks.errors import DatabaseUnavailable
 from pgtasks.firing import Due, Plan
-from tests.database import Connection, Server, rows, value
+from tests.database import Connection, rows, value
 from tests.schedules.helpers import (
     CountingLink,
     Rig,
     add,
     assert_paired,
-    connect,
     fired,
     make_due,
     outcomes,
@@ -291,123 +289,3 @@ async def test_a_database_that_went_away_loses_no_slot(dsn: str, connection: Con
     await scheduler.round()
     assert fired(connection, "s") >= 1
     await link.close()
-
-
-@pytest.mark.slow
-async def test_five_thousand_at_one_moment(dsn: str, connection: Connection) -> None:
-    """K-16: in batches, each slot once, by several schedulers that begin at different ends."""
-    count, schedulers = 5000, 8
-    rows(
-        connection,
-        "INSERT INTO pgtasks.schedules (name, expression, task, missed)"
-        " SELECT 's' || n, '0 0 * * *', 'echo', 'latest' FROM generate_series(1, %s) AS n",
-        count,
-    )
-    rows(
-        connection,
-        "UPDATE pgtasks.schedules SET planned_from = date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
-        " - interval '1 s', next_fire = date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
-    )
-    began = time.monotonic()
-    async with Rig(dsn, schedulers) as rig:
-        left = "SELECT count(*) FROM pgtasks.schedules WHERE next_fire <= now()"
-        await until(lambda: value(connection, left) == 0, 60.0)
-        took_s = time.monotonic() - began
-        sent = rig.statements
-    print(f"{count} schedules, {schedulers} schedulers: {took_s:.2f} s, {sent} statements")  # noqa: T201 - the figures of this run
-    assert value(connection, "SELECT count(*) FROM pgtasks.schedule_fires WHERE outcome = 'fired'") == count
-    assert_paired(connection)
-    # Ten batches if nobody ever collided; far from one statement per schedule however they do.
-    assert count // BATCH_MAX <= sent < 400
-    locks = value(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
-    assert locks == 0
-
-
-async def test_a_year_of_seconds_times_a_hundred(dsn: str, connection: Connection) -> None:
-    """After a long stop the first round is bounded in slots and in time; the others' turn comes soon."""
-    for number in range(100):
-        add(connection, f"s{number}", "* * * * * *", seconds=True)
-    make_due(connection, 365 * 86400)
-    link = CountingLink(dsn)
-    scheduler = Scheduler(link, random.Random(), lambda: True)
-    began = time.monotonic()
-    await scheduler.round()
-    assert time.monotonic() - began < 5.0
-    assert 1000 <= value(connection, "SELECT count(*) FROM pgtasks.schedule_fires") <= 6000
-    await link.close()
-
-
-async def test_planning_does_not_hold_up_the_event_loop(dsn: str, connection: Connection) -> None:
-    """Claims, heartbeats and completions go on while a catch-up is planned."""
-    for number in range(20):
-        add(connection, f"s{number}", "* * * * * *", seconds=True)
-    make_due(connection, 365 * 86400)
-    link = CountingLink(dsn)
-    round_ = asyncio.create_task(Scheduler(link, random.Random(), lambda: True).round())
-    longest_s = 0.0
-    while not round_.done():
-        began = time.monotonic()
-        await asyncio.sleep(0.005)
-        longest_s = max(longest_s, time.monotonic() - began)
-    await round_
-    assert longest_s < 0.25
-    await link.close()
-
-
-@pytest.mark.parametrize("zone", ["America/New_York", "Pacific/Apia", "<+03>-3"])
-async def test_the_servers_time_zone_does_not_matter(server: Server, fresh_database: str, zone: LiteralString) -> None:
-    """Behind a transaction pooler the session has the server's settings; times are compared in UTC."""
-    server.alter(fresh_database, f"SET timezone = '{zone}'")
-    with psycopg.connect(fresh_database, autocommit=True) as connection:
-        add(connection, "s", missed="all")
-        add(connection, "far", NEXT_YEAR)
-        link = CountingLink(fresh_database, pooler="transaction")
-        scheduler = Scheduler(link, random.Random(), lambda: True)
-        deadline = time.monotonic() + 8.0
-        while fired(connection, "s") < 2 and time.monotonic() < deadline:
-            delay_s = await scheduler.round()
-            assert delay_s <= 1.01
-            await asyncio.sleep(delay_s)
-        await link.close()
-        assert fired(connection, "s") >= 2
-        assert_paired(connection)
-
-
-def test_a_schedule_is_removed_and_made_anew_all_the_time(dsn: str, connection: Connection) -> None:
-    """K-12: five schedulers at the boundary, 200 removals: nothing fires after one, nobody fails."""
-    stop = threading.Event()
-    after: list[int] = []
-
-    def churn() -> None:
-        with psycopg.connect(dsn, autocommit=True) as mine:
-            for _ in range(200):
-                add(mine, "s")
-                make_due(mine, 1.0, "s")
-                time.sleep(0.005)  # so that schedulers meet it
-                rows(mine, "DELETE FROM pgtasks.schedules WHERE name = 's'")
-                count = "SELECT count(*) FROM pgtasks.tasks"
-                first = value(mine, count)
-                after.append(value(mine, count) - first)
-        stop.set()
-
-    async def fire() -> None:
-        links = [CountingLink(dsn) for _ in range(5)]
-        schedulers = [Scheduler(link, random.Random(), lambda: True) for link in links]
-
-        async def work(one: Scheduler) -> None:
-            while not stop.is_set():
-                await one.round()
-
-        await asyncio.gather(*map(work, schedulers))
-        for link in links:
-            await link.close()
-
-    thread = threading.Thread(target=churn)
-    thread.start()
-    asyncio.run(fire())
-    thread.join()
-    assert set(after) == {0}
-    assert_paired(connection)
-    assert outcomes(connection, "s")
-    with connect(dsn) as mine:
-        assert value(mine, "SELECT count(*) FROM pgtasks.schedules") == 0
