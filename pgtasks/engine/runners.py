@@ -14,7 +14,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 from pgtasks import events
 from pgtasks.engine.attempt import Attempt, Judge
@@ -24,19 +23,6 @@ Finished = list[tuple[Attempt, Outcome]]
 Deliver = Callable[[Finished], None]
 # How long background tasks that handlers left on the loop get to end.
 CLEAR_S = 0.2
-
-
-class Runner(Protocol):
-    """A place where handlers run."""
-
-    def submit(self, batch: list[Attempt]) -> None:
-        """Start these attempts; each outcome is delivered later."""
-
-    def interrupt(self, attempt: Attempt) -> None:
-        """Interrupt a running attempt whose stop reason is set, where that is possible."""
-
-    def close(self, limit_s: float) -> None:
-        """Stop taking attempts, within a time; what still runs is left to its thread."""
 
 
 class AsyncRunner:

@@ -147,12 +147,6 @@ def redacted(dsn: str) -> str:
     return make_conninfo("", **given)
 
 
-def server_of(dsn: str) -> str:
-    """Name the server and database of a DSN for messages: ``host=db port=5432 dbname=app``."""
-    given = parse(dsn)
-    return " ".join(f"{key}={given[key]}" for key in ("host", "hostaddr", "port", "dbname", "service") if key in given)
-
-
 def without_secrets(message: str, dsn: str) -> str:
     """Remove a DSN's password from a message, whoever wrote it."""
     try:
