@@ -73,8 +73,10 @@ def test_unknown_names_are_found_at_the_head_of_a_long_queue(big: str) -> None:
     """Three among 200,000: nobody claims them, so that is where they stay."""
     with connect(big, "cli") as connection:
         warnings = document(read_overview(connection))["warnings"]
-    assert [(one["kind"], one["name"]) for one in warnings] == [("unknown_name", "odd")]
-    assert warnings[0]["waiting"] >= UNKNOWN
+    # Soon after midnight there is also one about a partition: the finished tasks are yesterday's.
+    (unknown,) = (one for one in warnings if one["kind"] == "unknown_name")
+    assert unknown["name"] == "odd"
+    assert unknown["waiting"] >= UNKNOWN
 
 
 @pytest.mark.pg
