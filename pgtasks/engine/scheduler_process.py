@@ -16,9 +16,10 @@ import uuid
 
 from pgtasks import events
 from pgtasks.engine.bell import Bell
+from pgtasks.engine.departure import EXIT_INTERRUPTED, EXIT_OK
 from pgtasks.engine.periodic import repeat
 from pgtasks.engine.scheduler import Scheduler
-from pgtasks.engine.worker import EXIT_INTERRUPTED, EXIT_OK, SIGNALS
+from pgtasks.engine.worker import SIGNALS
 from pgtasks.store import statements
 from pgtasks.store.link import Link
 

@@ -1,14 +1,7 @@
-"""The worker process: starts every part, wires them, and stops them in the right order.
+"""The worker process: starts every part, wires them, and waits for what ends it.
 
-Stopping. The first SIGTERM, SIGINT or SIGHUP ends claiming; running tasks get the grace time;
-what still runs then is stopped and released, no attempt charged; outcomes are flushed; exit 0.
-A claim under way gets as long as the handlers that are stopped; then it is cut off, and what it
-took nevertheless is looked for and released.
-A second signal skips the grace and exits with 130; a third ends the process on the spot.
-If the database is away, the flush is tried until the grace time is over, half a second at
-least, and the exit code is 1: the leases then expire, and other workers run those tasks again.
-It is 1 also after a drain that was given up, and when a part of the worker ended by itself.
-A signal during the start, also while waiting for an answer of the database, ends it with 0.
+How it stops is in ``departure``. A signal during the start, also while waiting for an answer of
+the database, ends it with 0.
 """
 
 from __future__ import annotations
@@ -23,9 +16,7 @@ import signal
 import socket
 import sys
 import threading
-import time
 import uuid
-from collections.abc import Callable
 
 from pgtasks import __version__, events
 from pgtasks.app import App
@@ -33,6 +24,7 @@ from pgtasks.engine import forks
 from pgtasks.engine.bell import Bell
 from pgtasks.engine.claimer import Claimer
 from pgtasks.engine.completer import Completer
+from pgtasks.engine.departure import EXIT_INTERRUPTED, EXIT_OK, Departure, StopSwitch
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.heartbeat import Heartbeat, beat_deadline_s
 from pgtasks.engine.leases import Leases
@@ -40,20 +32,12 @@ from pgtasks.engine.maintenance import Sweeper, Tidier
 from pgtasks.engine.periodic import repeat
 from pgtasks.engine.scheduler import Scheduler, write_schedules
 from pgtasks.engine.slots import Slots
-from pgtasks.errors import PgtasksError
 from pgtasks.model import WorkerInfo
 from pgtasks.settings import QUEUE_DEFAULT, QueueSlots, WorkerSettings
 from pgtasks.store import statements
 from pgtasks.store.link import Link
 
-EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
-# After the grace time: how long stopped handlers get to end, then how long the flush gets at least.
-STOP_S = 0.2
-FLUSH_S = 0.6
-# How long the last statement gets, at least and, while there is grace time left, at most.
-LEAVE_S_MIN, LEAVE_S_MAX = 0.2, 5.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_SIGNALS_TO_DIE = 3
 NAMES_SHOWN = 20
 
 
@@ -130,21 +114,13 @@ class Worker:
         dsn = settings.dsn or app.dsn
         rng = random.Random()
         self._app, self._settings, self._label, self._rng = app, settings, label, rng
-        self.info = WorkerInfo(
-            id=uuid.uuid4(),
-            name=f"{socket.gethostname()}:{os.getpid()}",
-            queues=tuple(queue.name for queue in queues),
-            names=tuple(sorted(app.handlers)),
-            slots=settings.concurrency,
-            lease_s=settings.lease_s,
-            version=__version__,
-        )
+        self.info = _info(app, settings, queues)
         tag = self.info.id.hex[:12]
         self._claim_link = Link(dsn, "claim", worker=tag, pooler=settings.pooler)
         self._finish_link = Link(dsn, "finish", worker=tag, pooler=settings.pooler)
         self._schedule_link = Link(dsn, "schedule", worker=tag, pooler=settings.pooler)
-        self._stop_claiming, self._stop_all = asyncio.Event(), asyncio.Event()
-        self._signals = 0
+        self._switch, self._stop_all = StopSwitch(), asyncio.Event()
+        self.on_signal = self._switch.on_signal
         self._registering = False
         slots = Slots(settings.concurrency, queues)
         leases = Leases(settings.lease_s)
@@ -177,16 +153,26 @@ class Worker:
             leases=leases,
             executor=self.executor,
             completer=self._completer,
-            stop=self._stop_claiming,
+            stop=self._switch.asked,
             rng=rng,
         )
         self._sweeper = Sweeper(self._finish_link, self._heartbeat.window, settings.sweep_interval_s, rng)
         self._tidier = Tidier(self._finish_link, rng)
+        self._departure = Departure(
+            self._switch,
+            self._finish_link,
+            self.info.id,
+            claimer=self._claimer,
+            executor=self.executor,
+            completer=self._completer,
+            heartbeat=self._heartbeat,
+            grace_s=settings.shutdown_grace_s,
+        )
 
     @property
     def interrupted(self) -> bool:
         """Whether a second signal came: there is no more time."""
-        return self._signals > 1
+        return self._switch.interrupted
 
     async def introduce(self) -> bool:
         """Tell the database who we are and what we can run; false when a signal came first.
@@ -194,7 +180,7 @@ class Worker:
         Raises DatabaseUnavailable.
         """
         introduction = asyncio.create_task(self._introduce())
-        signalled = asyncio.create_task(self._stop_claiming.wait())
+        signalled = asyncio.create_task(self._switch.asked.wait())
         await asyncio.wait({introduction, signalled}, return_when=asyncio.FIRST_COMPLETED)
         for task in (signalled, introduction):
             task.cancel()
@@ -211,7 +197,7 @@ class Worker:
     async def _forget(self) -> None:
         """Take this worker off the list again when it was put there and does not start after all."""
         if self._registering:
-            await self._leave(time.monotonic() + LEAVE_S_MIN)
+            await self._departure.sign_off()
 
     async def _introduce(self) -> None:
         await self._finish_link.fetch_all(
@@ -228,13 +214,13 @@ class Worker:
         parts = [
             asyncio.create_task(repeat(name, do_round, stop=stop, rng=self._rng, wake=wake), name=name)
             for name, do_round, stop, wake in (
-                ("claim", self._claimer.round, self._stop_claiming, None),
+                ("claim", self._claimer.round, self._switch.asked, None),
                 ("listen", self._bell.keep_session, self._stop_all, self._bell.lost),
                 ("finish", self._completer.flush, self._stop_all, self._completer.arrived),
                 ("watch", self.executor.watch, self._stop_all, None),
-                ("sweep", self._sweeper.sweep, self._stop_claiming, None),
-                ("tidy", self._tidier.tidy_later, self._stop_claiming, None),
-                ("schedule", self._scheduler.round, self._stop_claiming, self._scheduler.changed),
+                ("sweep", self._sweeper.sweep, self._switch.asked, None),
+                ("tidy", self._tidier.tidy_later, self._switch.asked, None),
+                ("schedule", self._scheduler.round, self._switch.asked, self._scheduler.changed),
             )
             if name != "schedule" or (self._settings.scheduler and not self._settings.drain)
         ]
@@ -242,7 +228,7 @@ class Worker:
         self._say_started()
         try:
             whole = await self._wait_for_stop(parts)
-            return await self._wind_down(parts[0], whole=whole)
+            return await self._departure.go(parts[0], whole=whole)
         finally:
             self._stop_all.set()
             await asyncio.wait(parts, timeout=0.2)
@@ -270,102 +256,20 @@ class Worker:
 
         A worker without one of its parts would hold its leases, and seem alive, for nothing.
         """
-        stopped = asyncio.create_task(self._stop_claiming.wait())
+        stopped = asyncio.create_task(self._switch.asked.wait())
         try:
             await asyncio.wait({stopped, *parts}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-        if self._stop_claiming.is_set():
+        if self._switch.asked.is_set():
             return True
         for part in parts:
             if part.done():
                 error = None if part.cancelled() else part.exception()
                 facts = {"part": part.get_name(), "error": type(error or asyncio.CancelledError()).__name__}
                 events.LOGGER.error("part ended", exc_info=error, extra={"pgtasks": facts})
-        self._stop_claiming.set()
+        self._switch.asked.set()
         return False
-
-    def on_signal(self, number: int) -> None:
-        """Begin to stop; what a second and a third signal mean is in the module's docstring."""
-        self._signals += 1
-        events.info("signal received", signal=signal.Signals(number).name, count=self._signals)
-        if self._signals >= _SIGNALS_TO_DIE:
-            os._exit(EXIT_INTERRUPTED)
-        self._stop_claiming.set()
-
-    async def _wind_down(self, claiming: asyncio.Task[None], *, whole: bool) -> int:
-        """Drain, stop what is left, flush; gives the exit code."""
-        began = time.monotonic()
-        executor, completer = self.executor, self._completer
-        deadline = began + self._settings.shutdown_grace_s
-        events.info("worker stopping", running=executor.running, grace_s=self._settings.shutdown_grace_s)
-        self._heartbeat.draining = True
-        executor.accepting = False
-
-        def quiet() -> bool:
-            # A claim under way may still bring tasks; they are released as they come.
-            return claiming.done() and not executor.running
-
-        await self._wait_until(quiet, deadline)
-        if not quiet():
-            executor.stop_all()
-            await self._wait_until(quiet, time.monotonic() + STOP_S, heed_signals=False)
-        settling = asyncio.create_task(self._settle(claiming))
-        executor.abandon_all()
-        completer.hurry = True
-        completer.arrived.set()
-
-        def written() -> bool:
-            return settling.done() and not completer.backlog
-
-        await self._wait_until(written, max(deadline, time.monotonic() + FLUSH_S))
-        if self.interrupted:
-            await self._wait_until(written, time.monotonic() + FLUSH_S, heed_signals=False)
-        settled = settling.done() and settling.result()
-        if not settled:
-            settling.cancel()
-            events.warning("a claim was cut off unanswered", advice="tasks it took wait for their lease to end")
-        left = completer.backlog
-        gone = not left and await self._leave(min(deadline, time.monotonic() + LEAVE_S_MAX))
-        events.info("worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=executor.stuck)
-        if self.interrupted:
-            return EXIT_INTERRUPTED
-        return EXIT_OK if gone and settled and whole and not self._claimer.gave_up else EXIT_FAILURE
-
-    async def _settle(self, claiming: asyncio.Task[None]) -> bool:
-        """Cut off a claim that is still under way and give back what it took; tells whether that was possible."""
-        claiming.cancel()
-        await asyncio.wait({claiming}, timeout=FLUSH_S)
-        with contextlib.suppress(PgtasksError):
-            await self._claimer.settle()
-            return claiming.done()
-        return False
-
-    async def _wait_until(self, condition: Callable[[], bool], until: float, *, heed_signals: bool = True) -> None:
-        """Wait for a condition, for a bounded time, and no longer than until a second signal."""
-        # The conditions concern several parts; only a stopping worker polls them.
-        while not condition() and time.monotonic() < until:
-            if heed_signals and self.interrupted:
-                return
-            await asyncio.sleep(0.01)
-
-    async def _leave(self, until: float) -> bool:
-        """Take this worker off the list; tells whether the database was there.
-
-        LEAVE_S_MIN is given in any case; what is left of the time until then ends with a second signal.
-        """
-        # First, because a heartbeat puts a worker that is not listed back.
-        self._heartbeat.stop()
-        leaving = asyncio.create_task(self._finish_link.fetch_all(statements.remove_worker(self.info.id)))
-        least = time.monotonic() + LEAVE_S_MIN
-        await self._wait_until(leaving.done, until)
-        await self._wait_until(leaving.done, least, heed_signals=False)
-        leaving.cancel()
-        try:
-            await leaving
-        except (PgtasksError, asyncio.CancelledError):
-            return False
-        return True
 
     async def close(self) -> None:
         """End the threads and connections of all parts."""
@@ -375,6 +279,18 @@ class Worker:
         await self._claim_link.close()
         await self._finish_link.close()
         await self._schedule_link.close()
+
+
+def _info(app: App, settings: WorkerSettings, queues: tuple[QueueSlots, ...]) -> WorkerInfo:
+    return WorkerInfo(
+        id=uuid.uuid4(),
+        name=f"{socket.gethostname()}:{os.getpid()}",
+        queues=tuple(queue.name for queue in queues),
+        names=tuple(sorted(app.handlers)),
+        slots=settings.concurrency,
+        lease_s=settings.lease_s,
+        version=__version__,
+    )
 
 
 def _queues_of(app: App) -> tuple[QueueSlots, ...]:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from pgtasks import App
-from pgtasks.engine.worker import EXIT_FAILURE, EXIT_OK, Worker
+from pgtasks.engine.departure import EXIT_FAILURE, EXIT_OK
+from pgtasks.engine.worker import Worker
 from pgtasks.errors import PgtasksError
 from pgtasks.settings import WorkerSettings
 from pgtasks.store.session import Statement

@@ -1,0 +1,153 @@
+"""How a worker leaves: it drains, stops what is left, writes the outcomes and signs off.
+
+The first SIGTERM, SIGINT or SIGHUP ends claiming; running tasks get the grace time;
+what still runs then is stopped and released, no attempt charged; outcomes are flushed; exit 0.
+A claim under way gets as long as the handlers that are stopped; then it is cut off, and what it
+took nevertheless is looked for and released.
+A second signal skips the grace and exits with 130; a third ends the process on the spot.
+If the database is away, the flush is tried until the grace time is over, half a second at
+least, and the exit code is 1: the leases then expire, and other workers run those tasks again.
+It is 1 also after a drain that was given up, and when a part of the worker ended by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from pgtasks import events
+from pgtasks.engine.claimer import Claimer
+from pgtasks.engine.completer import Completer
+from pgtasks.engine.executor import Executor
+from pgtasks.engine.heartbeat import Heartbeat
+from pgtasks.errors import PgtasksError
+from pgtasks.store import statements
+from pgtasks.store.link import Link
+
+EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
+# After the grace time: how long stopped handlers get to end, then how long the flush gets at least.
+STOP_S = 0.2
+FLUSH_S = 0.6
+# How long the last statement gets, at least and, while there is grace time left, at most.
+LEAVE_S_MIN, LEAVE_S_MAX = 0.2, 5.0
+_SIGNALS_TO_DIE = 3
+
+
+class StopSwitch:
+    """What tells a worker to stop: signals, or the worker itself."""
+
+    def __init__(self) -> None:
+        # Set when nothing more is to be claimed.
+        self.asked = asyncio.Event()
+        self._signals = 0
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a second signal came: there is no more time."""
+        return self._signals > 1
+
+    def on_signal(self, number: int) -> None:
+        """Begin to stop; what a second and a third signal mean is in the module's docstring."""
+        self._signals += 1
+        events.info("signal received", signal=signal.Signals(number).name, count=self._signals)
+        if self._signals >= _SIGNALS_TO_DIE:
+            os._exit(EXIT_INTERRUPTED)
+        self.asked.set()
+
+
+class Departure:
+    """The last part of a worker's life; all of its parts are still running when it begins."""
+
+    def __init__(
+        self,
+        switch: StopSwitch,
+        link: Link,
+        worker_id: UUID,
+        *,
+        claimer: Claimer,
+        executor: Executor,
+        completer: Completer,
+        heartbeat: Heartbeat,
+        grace_s: float,
+    ) -> None:
+        self._switch, self._link, self._worker_id, self._grace_s = switch, link, worker_id, grace_s
+        self._claimer, self._executor, self._completer, self._heartbeat = claimer, executor, completer, heartbeat
+
+    async def go(self, claiming: asyncio.Task[None], *, whole: bool) -> int:
+        """Drain, stop what is left, flush, sign off; gives the exit code."""
+        began = time.monotonic()
+        executor, completer = self._executor, self._completer
+        deadline = began + self._grace_s
+        events.info("worker stopping", running=executor.running, grace_s=self._grace_s)
+        self._heartbeat.draining = True
+        executor.accepting = False
+
+        def quiet() -> bool:
+            # A claim under way may still bring tasks; they are released as they come.
+            return claiming.done() and not executor.running
+
+        await self._wait_until(quiet, deadline)
+        if not quiet():
+            executor.stop_all()
+            await self._wait_until(quiet, time.monotonic() + STOP_S, heed_signals=False)
+        settling = asyncio.create_task(self._settle(claiming))
+        executor.abandon_all()
+        completer.hurry = True
+        completer.arrived.set()
+
+        def written() -> bool:
+            return settling.done() and not completer.backlog
+
+        await self._wait_until(written, max(deadline, time.monotonic() + FLUSH_S))
+        if self._switch.interrupted:
+            await self._wait_until(written, time.monotonic() + FLUSH_S, heed_signals=False)
+        settled = settling.done() and settling.result()
+        if not settled:
+            settling.cancel()
+            events.warning("a claim was cut off unanswered", advice="tasks it took wait for their lease to end")
+        left = completer.backlog
+        gone = not left and await self.sign_off(min(deadline, time.monotonic() + LEAVE_S_MAX))
+        events.info("worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=executor.stuck)
+        if self._switch.interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_OK if gone and settled and whole and not self._claimer.gave_up else EXIT_FAILURE
+
+    async def _settle(self, claiming: asyncio.Task[None]) -> bool:
+        """Cut off a claim that is still under way and give back what it took; tells whether that was possible."""
+        claiming.cancel()
+        await asyncio.wait({claiming}, timeout=FLUSH_S)
+        with contextlib.suppress(PgtasksError):
+            await self._claimer.settle()
+            return claiming.done()
+        return False
+
+    async def _wait_until(self, condition: Callable[[], bool], until: float, *, heed_signals: bool = True) -> None:
+        """Wait for a condition, for a bounded time, and no longer than until a second signal."""
+        # The conditions concern several parts; only a stopping worker polls them.
+        while not condition() and time.monotonic() < until:
+            if heed_signals and self._switch.interrupted:
+                return
+            await asyncio.sleep(0.01)
+
+    async def sign_off(self, until: float | None = None) -> bool:
+        """Take this worker off the list; tells whether the database was there.
+
+        LEAVE_S_MIN is given in any case; what is left of the time until then ends with a second signal.
+        """
+        # First, because a heartbeat puts a worker that is not listed back.
+        self._heartbeat.stop()
+        leaving = asyncio.create_task(self._link.fetch_all(statements.remove_worker(self._worker_id)))
+        least = time.monotonic() + LEAVE_S_MIN
+        await self._wait_until(leaving.done, least if until is None else until)
+        await self._wait_until(leaving.done, least, heed_signals=False)
+        leaving.cancel()
+        try:
+            await leaving
+        except (PgtasksError, asyncio.CancelledError):
+            return False
+        return True
