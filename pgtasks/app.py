@@ -112,7 +112,8 @@ class App:
     """A set of handlers and the database their tasks live in.
 
     ``dsn`` None means PGTASKS_DSN, read when first needed. ``timeout`` (seconds or timedelta,
-    None for none) and ``retry`` are the defaults of its tasks.
+    None for none) and ``retry`` are the defaults of its tasks. ``deployment`` names whom its cron
+    schedules belong to, None for what the worker's command line calls it, ``MODULE:APP``.
     """
 
     def __init__(
@@ -122,9 +123,11 @@ class App:
         timeout: Timeout = TIMEOUT_S_DEFAULT,
         retry: Retry | None = None,
         pooler: str = "none",
+        deployment: str | None = None,
     ) -> None:
         self.handlers = Handlers()
         self.schedules: dict[str, ScheduleDefinition] = {}
+        self.deployment = None if deployment is None else check_name(deployment, "deployment")
         self.before_hooks: list[BeforeHook] = []
         self.after_hooks: list[AfterHook] = []
         self._timeout_s = _timeout_s(timeout)

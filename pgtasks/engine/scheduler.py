@@ -66,7 +66,7 @@ KEY_WAIT_MS, WAIT_MS = 100, 500
 # How long a round goes on with batches that were refused, and how many of those are remembered.
 APART_S_MAX = 0.3
 APART_MAX = 1000
-_NOTHING = Fired(0, 0, 0, 0, 0)
+_NOTHING = Fired(0, 0, 0, 0, 0, 0.0)
 
 
 class Scheduler:
@@ -182,7 +182,13 @@ class Scheduler:
         self._keep_apart(apart - {one.name for one in plans} if done.schedules == len(plans) else apart)
         self._batch_max = min(BATCH_MAX, self._batch_max * 2)
         if done.fired or done.skipped or done.missed:
-            events.info("schedules fired", fired=done.fired, skipped_overlap=done.skipped, missed=done.missed)
+            events.info(
+                "schedules fired",
+                fired=done.fired,
+                skipped_overlap=done.skipped,
+                missed=done.missed,
+                late_s=round(done.late_s, 3),
+            )
         return done
 
     def _keep_apart(self, names: frozenset[str]) -> None:
@@ -207,7 +213,7 @@ class Scheduler:
         flagged = await self._link.fetch_one(
             scheduling.flag(one.name, one.planned_from, next_fire, problem, wait=not lost)
         )
-        return Fired(int(flagged is not None), 0, 0, 0, 0)
+        return _NOTHING._replace(schedules=int(flagged is not None))
 
     async def _miss(self, one: Plan) -> bool:
         """Record a plan's slots as missed; tells whether that went in."""
@@ -226,13 +232,17 @@ class Scheduler:
         return done
 
 
-async def write_schedules(link: Link, app: App, deployment: str) -> None:
-    """Write the app's schedules to the table, and say what was left alone."""
+async def write_schedules(link: Link, app: App, label: str) -> None:
+    """Write the app's schedules to the table, and say what was left alone.
+
+    ``label`` names the deployment that they belong to, unless the app names it.
+    """
+    deployment = app.deployment or label
     found = await link.fetch_one(scheduling.sync(deployment, list(app.schedules.values())))
     if found is None:
         return
     if found.written:
-        events.info("schedules written", schedules=found.written)
+        events.info("schedules written", schedules=found.written, deployment=deployment)
     if found.foreign_names:
         events.warning(
             "schedules not written",
@@ -244,12 +254,13 @@ async def write_schedules(link: Link, app: App, deployment: str) -> None:
         events.warning(
             "schedules are no longer in the code",
             schedules=found.removed,
+            deployment=deployment,
             advice="they go on firing; remove them with: pgtasks schedules prune",
         )
 
 
 def _sum(one: Fired, other: Fired) -> Fired:
-    return Fired(*map(operator.add, one, other))
+    return Fired(*map(operator.add, one[:-1], other[:-1]), late_s=max(one.late_s, other.late_s))
 
 
 def _plan_all(due: list[Due]) -> tuple[list[Plan], list[tuple[Due, str]]]:

@@ -7,7 +7,8 @@
 -- locked (whether to leave alone what another scheduler is firing at this moment); and wait_ms (how
 -- long to wait for a lock, that of a unique key in flight above all).
 -- Returns one row: schedules (how many plans were carried out), fired, skipped, missed (slots),
--- busy (plans that somebody else held the lock of).
+-- busy (plans that somebody else held the lock of), late_s (how late the latest of those that fired
+-- was, by the database's clock; 0 when none did).
 -- Index: schedules_pkey, schedule_fires_pkey, tasks_unique_key.
 --
 -- Exactly once. The primary key (schedule, fire_time) decides: a slot that has a row is not in
@@ -102,7 +103,7 @@ fires AS (
     INSERT INTO pgtasks.schedule_fires (schedule, fire_time, task_id, outcome)
     SELECT r.name, r.fire_time, CASE WHEN r.outcome = 'fired' THEN r.task_id END, r.outcome
     FROM results AS r
-    RETURNING outcome
+    RETURNING outcome, fired_at - fire_time AS lateness
 ),
 
 -- As one object, for a look by name instead of a join.
@@ -133,4 +134,7 @@ SELECT
     (SELECT count(*) FROM fires AS f WHERE f.outcome = 'fired') AS fired,
     (SELECT count(*) FROM fires AS f WHERE f.outcome = 'skipped_overlap') AS skipped,
     (SELECT count(*) FROM fires AS f WHERE f.outcome = 'missed') AS missed,
-    (SELECT count(*) FROM plan) - (SELECT count(*) FROM free) AS busy
+    (SELECT count(*) FROM plan) - (SELECT count(*) FROM free) AS busy,
+    coalesce(
+        (SELECT extract(EPOCH FROM max(f.lateness)) FROM fires AS f WHERE f.outcome = 'fired'), 0
+    )::double precision AS late_s

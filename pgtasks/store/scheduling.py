@@ -15,13 +15,14 @@ from pgtasks.store.sql_files import sql
 
 
 class Fired(NamedTuple):
-    """What a fire statement did, as counts."""
+    """What a fire statement did, as counts, and how late the latest of its fires was."""
 
     schedules: int
     fired: int
     skipped: int
     missed: int
     busy: int
+    late_s: float
 
 
 class Synced(NamedTuple):

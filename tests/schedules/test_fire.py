@@ -58,6 +58,21 @@ def test_a_slot_becomes_a_task(connection: Connection) -> None:
     assert dict(rows(connection, "SELECT name, last_fire FROM pgtasks.schedules")) == slots
 
 
+def test_it_says_how_late_the_latest_fire_was(connection: Connection) -> None:
+    """A catch-up is late; slots that are recorded as missed are not fires, and so not late."""
+    add(connection, "s")
+    add(connection, "other", "@every 100s", missed="all")
+    add(connection, "nobody's", missed="skip")
+    assert fire(connection, plan_due(connection)).late_s == 0.0
+    make_due(connection, 330.0)
+    done = fire(connection, plan_due(connection))
+    assert done.fired in {5, 6}
+    assert done.missed >= 600
+    assert 200.0 < done.late_s < 400.0
+    latest = "SELECT extract(epoch FROM max(fired_at - fire_time))::float8 FROM pgtasks.schedule_fires"
+    assert done.late_s == value(connection, f"{latest} WHERE outcome = 'fired'")
+
+
 @pytest.mark.parametrize("locked", [True, False])
 @pytest.mark.parametrize("first", [0, 1])
 def test_two_sessions_fire_the_same_plan(dsn: str, connection: Connection, first: int, locked: object) -> None:

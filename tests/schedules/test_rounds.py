@@ -60,6 +60,20 @@ async def test_without_schedules_it_asks_once(dsn: str, connection: Connection) 
     await rig.links[0].close()
 
 
+async def test_what_it_says_of_its_fires(dsn: str, connection: Connection, caplog: pytest.LogCaptureFixture) -> None:
+    """One event for each batch, with how late the latest of its fires was."""
+    add(connection, "s", "@every 100s", missed="all")
+    make_due(connection, 250.0)
+    link = CountingLink(dsn)
+    caplog.set_level("INFO")
+    await Scheduler(link, random.Random(), lambda: True).round()
+    await link.close()
+    (said,) = [vars(record)["pgtasks"] for record in caplog.records if record.message == "schedules fired"]
+    assert (said["fired"] in {2, 3}, said["skipped_overlap"], said["missed"]) == (True, 0, 0)
+    late = "SELECT round(extract(epoch FROM max(fired_at - fire_time)), 3)::float8 FROM pgtasks.schedule_fires"
+    assert said["late_s"] == value(connection, late) > 100.0
+
+
 async def test_a_change_ends_the_sleep(dsn: str, connection: Connection) -> None:
     """`changed` is what the listener sets when the trigger notifies."""
     async with Rig(dsn) as rig, await psycopg.AsyncConnection.connect(dsn, autocommit=True) as listening:

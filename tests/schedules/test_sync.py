@@ -10,6 +10,7 @@ import pytest
 
 from pgtasks import App
 from pgtasks.engine.scheduler import write_schedules
+from pgtasks.errors import ConfigError
 from pgtasks.model import ScheduleDefinition
 from pgtasks.schedules import definition
 from pgtasks.store import scheduling, session
@@ -166,3 +167,30 @@ def test_what_a_worker_says(dsn: str, connection: Connection, caplog: pytest.Log
     }
     kept = "SELECT jitter = '30 s', overlap, missed, missed_max FROM pgtasks.schedules WHERE name = 'mine'"
     assert rows(connection, kept) == [(True, "skip", "all", 7)]
+
+
+@pytest.mark.parametrize(("named", "owner"), [("shop", "shop"), (None, "app:app")])
+def test_an_app_may_name_its_deployment(dsn: str, connection: Connection, named: str | None, owner: str) -> None:
+    """Then two projects whose apps are both called `app:app` leave each other's schedules alone."""
+    sync(connection, definition("another's", "@daily", "echo"), deployment="mail")
+    sync(connection, definition("same", "@daily", "echo"), deployment="app:app" if named else "mail")
+    app = App(deployment=named)
+    app.cron("@hourly", name="same")(app.task(name="echo")(lambda: None))
+    app.cron("@hourly", name="mine")(app.task(name="other")(lambda: None))
+
+    async def write() -> None:
+        link = Link(dsn, "finish")
+        await write_schedules(link, app, "app:app")
+        await link.close()
+
+    asyncio.run(write())
+    found = "SELECT deployment, expression FROM pgtasks.schedules WHERE name = %s"
+    assert rows(connection, found, "mine") == [(owner, "@hourly")]
+    assert rows(connection, found, "same") == [("app:app" if named else "mail", "@daily")]
+
+
+@pytest.mark.parametrize("name", ["", "x" * 201, "a\nb", 7])
+def test_a_bad_name_of_a_deployment_is_refused(name: Any) -> None:
+    """When the app is made."""
+    with pytest.raises(ConfigError, match="deployment must"):
+        App(deployment=name)
