@@ -18,6 +18,7 @@
     │   └── SchemaTooNew
     ├── LeaseLost               this attempt's lease ended; another worker may run the task
     ├── TaskTimeout             the handler ran longer than its timeout
+    ├── ProcessDied             the process that ran the handler is gone, and the handler with it
     └── Steer                   raised by a handler to say what becomes of its task
         ├── PermanentError      failed for good: dead letter, whatever attempts are left
         ├── RetryLater          failed, next attempt after a chosen delay
@@ -29,6 +30,7 @@ Each message says what happened and what to do about it.
 
 from __future__ import annotations
 
+import signal as signals
 from datetime import timedelta
 
 
@@ -123,6 +125,38 @@ class LeaseLost(PgtasksError):
 
 class TaskTimeout(PgtasksError):
     """The handler ran longer than its timeout."""
+
+
+class ProcessDied(PgtasksError):
+    """The process that ran the handler ended before the handler did.
+
+    ``signal`` is the number of the signal that killed it, ``exit_code`` what it exited with; both
+    are None when that is not known. ``detail`` is what else is known, a sentence.
+    """
+
+    def __init__(self, *, signal: int | None = None, exit_code: int | None = None, detail: str = "") -> None:
+        how = "ended"
+        if signal is not None:
+            how = f"was killed by {_signal_name(signal)} ({signal})"
+        elif exit_code is not None:
+            how = f"exited with code {exit_code}"
+        super().__init__(f"its process {how}" + (f"; {detail}" if detail else ""))
+        self.signal = signal
+        self.exit_code = exit_code
+
+    @classmethod
+    def of(cls, returncode: int | None, *, detail: str = "") -> ProcessDied:
+        """Give the error for a return code as ``subprocess`` reports it: negative for a signal."""
+        if returncode is not None and returncode < 0:
+            return cls(signal=-returncode, detail=detail)
+        return cls(exit_code=returncode, detail=detail)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signals.Signals(number).name
+    except ValueError:
+        return "a signal"
 
 
 class Steer(PgtasksError):

@@ -13,10 +13,11 @@ OnConflict = Literal["ignore", "raise", "replace"]
 
 
 class Claimed(NamedTuple):
-    """One claimed task, as ``tasks_claim.sql`` and ``tasks_rescan.sql`` return it.
+    """One claimed task, as every claiming statement returns it.
 
     ``payload`` and ``headers`` are JSON text: a text that Python cannot read must fail this
-    task alone, so it is decoded later, inside the task's own error handling.
+    task alone, so it is decoded later, inside the task's own error handling. ``losses`` says how
+    many times in a row the process that ran the task was lost.
     """
 
     id: int
@@ -29,6 +30,7 @@ class Claimed(NamedTuple):
     priority: int
     run_at: datetime
     headers: str | None
+    losses: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,22 @@ import random
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from pgtasks.errors import Cancel, LeaseLost, PayloadError, PermanentError, RetryLater, Snooze, TaskTimeout, seconds
+from pgtasks.errors import (
+    Cancel,
+    LeaseLost,
+    PayloadError,
+    PermanentError,
+    ProcessDied,
+    RetryLater,
+    Snooze,
+    TaskTimeout,
+    seconds,
+)
 from pgtasks.payload import storable
 from pgtasks.retry import Retry
 
-DeadReason = Literal["exhausted", "permanent"]
-AttemptOutcome = Literal["failed", "timed_out", "cancelled"]
+DeadReason = Literal["exhausted", "permanent", "worker_lost"]
+AttemptOutcome = Literal["failed", "timed_out", "cancelled", "worker_lost"]
 REASON_CHARACTERS_MAX = 4_000
 
 
@@ -101,7 +111,8 @@ def decide(
     """Say what becomes of an attempt that ended in ``error``.
 
     ``error`` is what the handler raised, or the engine's own reason for stopping it
-    (TaskTimeout, CancelRequested, StopRequested, LeaseLost). Pure: chance comes from ``rng``.
+    (TaskTimeout, CancelRequested, StopRequested, LeaseLost), or ProcessDied. Pure: chance comes
+    from ``rng``. A dead process is retried whatever the policy says of errors: the handler raised none.
     Raises ConfigError when a handler steers with a delay that is none.
     """
     steered = _steered(error)
@@ -110,10 +121,10 @@ def decide(
     if isinstance(error, PermanentError | PayloadError):
         return Dead("permanent", failure)
     if attempt >= max_attempts:
-        return Dead("exhausted", failure)
+        return Dead("worker_lost" if isinstance(error, ProcessDied) else "exhausted", failure)
     if isinstance(error, RetryLater):
         return RetryIn(seconds(error.delay_s), failure)
-    if isinstance(error, TaskTimeout) or policy.retries(error):
+    if isinstance(error, TaskTimeout | ProcessDied) or policy.retries(error):
         return RetryIn(policy.delay_s(attempt, rng), failure)
     return Dead("permanent", failure)
 

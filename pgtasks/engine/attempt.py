@@ -18,7 +18,7 @@ from typing import Any
 from pgtasks import events
 from pgtasks.app import AfterHook, BeforeHook
 from pgtasks.context import Context
-from pgtasks.errors import LeaseLost, PayloadError, PermanentError, PgtasksError, Steer, TaskTimeout
+from pgtasks.errors import LeaseLost, PayloadError, PermanentError, PgtasksError, ProcessDied, Steer, TaskTimeout
 from pgtasks.handlers import Handler
 from pgtasks.model import Claimed
 from pgtasks.outcome import AttemptOutcome, CancelRequested, Completed, Failure, Outcome, decide, max_attempts_of
@@ -228,8 +228,12 @@ def describe(error: BaseException) -> Failure:
     kind = type(error)
     error_class = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     outcome: AttemptOutcome = "failed"
-    if isinstance(error, TaskTimeout | CancelRequested):
-        outcome = "timed_out" if isinstance(error, TaskTimeout) else "cancelled"
+    if isinstance(error, TaskTimeout):
+        outcome = "timed_out"
+    elif isinstance(error, CancelRequested):
+        outcome = "cancelled"
+    elif isinstance(error, ProcessDied):
+        outcome = "worker_lost"
     return Failure(
         error_class=storable(error_class, 200),
         message=storable(text_of(error), MESSAGE_CHARACTERS_MAX),

@@ -84,6 +84,18 @@ class Executor:
         """How many handlers were abandoned and still occupy their slot."""
         return len(self._stuck)
 
+    def children_free(self) -> int:
+        """Say how many tasks could start in a process of their own now.
+
+        A worker without child processes runs a suspect in its own, and nothing beside it.
+        """
+        return 0 if self._running or self._stuck else 1
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether a suspect runs in this very process, alone, so that nothing may start beside it."""
+        return len(self._running) == 1 and next(iter(self._running)).task.losses > 0
+
     def start(self, queue: str, tasks: list[Claimed]) -> None:
         """Run a claimed batch."""
         self._slots.take(queue, len(tasks))

@@ -54,6 +54,7 @@ requeued AS (
         state = 'queued',
         lease_id = NULL,
         claimed_at = NULL,
+        losses = least(t.losses, 32766) + 1,
         run_at = clock_timestamp() + make_interval(
             secs => CASE WHEN t.attempt > 1 THEN random() * least(60, 2 ^ least(t.attempt - 2, 10)) ELSE 0 END
         )

@@ -64,4 +64,5 @@ FROM lease
 WHERE t.id = ANY(lease.task_ids)
 RETURNING
     t.id, t.lease_id, t.name, t.payload::text, t.attempt, t.max_attempts,
-    extract(EPOCH FROM t.timeout)::double precision AS timeout_s, t.priority, t.run_at, t.headers::text
+    extract(EPOCH FROM t.timeout)::double precision AS timeout_s, t.priority, t.run_at, t.headers::text,
+    t.losses

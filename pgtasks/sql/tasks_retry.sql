@@ -9,6 +9,7 @@
 -- Fencing as in tasks_complete.sql. The rows are locked in the order of their ids first. The
 -- new run_at lies after every claimer's cursor, so no cursor has passed it. The bell is rung
 -- because sleepers must learn of the new due time: this worker may be gone or full by then.
+-- A task whose process died (worker_lost) is a suspect from then on; any other end clears it.
 WITH mine AS MATERIALIZED (
     SELECT
         t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, f.lease_id, f.delay_s, f.outcome, f.error_class,
@@ -28,6 +29,7 @@ requeued AS (
         state = 'queued',
         lease_id = NULL,
         claimed_at = NULL,
+        losses = CASE WHEN m.outcome = 'worker_lost' THEN least(t.losses, 32766) + 1 ELSE 0 END,
         run_at = clock_timestamp() + make_interval(secs => m.delay_s)
     FROM mine AS m
     WHERE t.id = m.id AND NOT m.is_cancelled
