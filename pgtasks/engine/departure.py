@@ -44,18 +44,28 @@ class StopSwitch:
     def __init__(self) -> None:
         # Set when nothing more is to be claimed.
         self.asked = asyncio.Event()
-        self._signals = 0
+        self._own = self._forwarded = self._count = 0
 
     @property
     def interrupted(self) -> bool:
         """Whether a second signal came: there is no more time."""
-        return self._signals > 1
+        return self._count > 1
 
-    def on_signal(self, number: int) -> None:
-        """Begin to stop; what a second and a third signal mean is in the module's docstring."""
-        self._signals += 1
-        events.info("signal received", signal=signal.Signals(number).name, count=self._signals)
-        if self._signals >= _SIGNALS_TO_DIE:
+    def on_signal(self, number: int, *, forwarded: bool = False) -> None:
+        """Begin to stop; what a second and a third signal mean is in the module's docstring.
+
+        One that a supervisor forwards may have reached this process as well, and then counts once.
+        """
+        if forwarded:
+            self._forwarded += 1
+        else:
+            self._own += 1
+        count = max(self._own, self._forwarded)
+        if count == self._count:
+            return
+        self._count = count
+        events.info("signal received", signal=signal.Signals(number).name, count=count)
+        if count >= _SIGNALS_TO_DIE:
             os._exit(EXIT_INTERRUPTED)
         self.asked.set()
 

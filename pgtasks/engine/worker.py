@@ -16,7 +16,7 @@ import signal
 import socket
 import sys
 import threading
-import uuid
+from uuid import UUID, uuid4
 
 from pgtasks import __version__, events
 from pgtasks.app import App
@@ -32,6 +32,7 @@ from pgtasks.engine.maintenance import Sweeper, Tidier
 from pgtasks.engine.periodic import repeat
 from pgtasks.engine.scheduler import Scheduler, write_schedules
 from pgtasks.engine.slots import Slots
+from pgtasks.engine.supervised import Supervision
 from pgtasks.model import WorkerInfo
 from pgtasks.settings import QUEUE_DEFAULT, QueueSlots, WorkerSettings
 from pgtasks.store import statements
@@ -41,25 +42,28 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NAMES_SHOWN = 20
 
 
-def run(app: App, settings: WorkerSettings, label: str = "") -> int:
+def run(app: App, settings: WorkerSettings, label: str = "", supervision: Supervision | None = None) -> int:
     """Run a worker until it is stopped; gives the process's exit code.
 
     ``label`` names the deployment that the app's schedules belong to, as ``MODULE:APP``.
+    ``supervision`` is what the worker has from its supervisor, if it has one.
 
     Raises DatabaseUnavailable when the database cannot be reached at the start. Must be called
     in the main thread, which is the one that gets signals.
     """
     try:
-        return asyncio.run(_run(app, settings, label))
+        return asyncio.run(_run(app, settings, label, supervision))
     finally:
         app.close()
 
 
-async def _run(app: App, settings: WorkerSettings, label: str) -> int:
-    worker = Worker(app, settings, label)
+async def _run(app: App, settings: WorkerSettings, label: str, supervision: Supervision | None) -> int:
+    worker = Worker(app, settings, label, supervision.worker_id if supervision else None)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, worker.on_signal, number)
+    if supervision is not None:
+        supervision.heed(worker.switch)
     forks.guard(SIGNALS)
     _collect_rarely()
     try:
@@ -109,18 +113,18 @@ def leave_within(limit_s: float, code: int) -> None:
 class Worker:
     """One worker process."""
 
-    def __init__(self, app: App, settings: WorkerSettings, label: str = "") -> None:
+    def __init__(self, app: App, settings: WorkerSettings, label: str = "", worker_id: UUID | None = None) -> None:
         queues = settings.queues or _queues_of(app)
         dsn = settings.dsn or app.dsn
         rng = random.Random()
         self._app, self._settings, self._label, self._rng = app, settings, label, rng
-        self.info = _info(app, settings, queues)
+        self.info = _info(worker_id or uuid4(), app, settings, queues)
         tag = self.info.id.hex[:12]
         self._claim_link = Link(dsn, "claim", worker=tag, pooler=settings.pooler)
         self._finish_link = Link(dsn, "finish", worker=tag, pooler=settings.pooler)
         self._schedule_link = Link(dsn, "schedule", worker=tag, pooler=settings.pooler)
-        self._switch, self._stop_all = StopSwitch(), asyncio.Event()
-        self.on_signal = self._switch.on_signal
+        self.switch, self._stop_all = StopSwitch(), asyncio.Event()
+        self.on_signal = self.switch.on_signal
         self._registering = False
         slots = Slots(settings.concurrency, queues)
         leases = Leases(settings.lease_s)
@@ -153,13 +157,13 @@ class Worker:
             leases=leases,
             executor=self.executor,
             completer=self._completer,
-            stop=self._switch.asked,
+            stop=self.switch.asked,
             rng=rng,
         )
         self._sweeper = Sweeper(self._finish_link, self._heartbeat.window, settings.sweep_interval_s, rng)
         self._tidier = Tidier(self._finish_link, rng)
         self._departure = Departure(
-            self._switch,
+            self.switch,
             self._finish_link,
             self.info.id,
             claimer=self._claimer,
@@ -172,7 +176,7 @@ class Worker:
     @property
     def interrupted(self) -> bool:
         """Whether a second signal came: there is no more time."""
-        return self._switch.interrupted
+        return self.switch.interrupted
 
     async def introduce(self) -> bool:
         """Tell the database who we are and what we can run; false when a signal came first.
@@ -180,7 +184,7 @@ class Worker:
         Raises DatabaseUnavailable.
         """
         introduction = asyncio.create_task(self._introduce())
-        signalled = asyncio.create_task(self._switch.asked.wait())
+        signalled = asyncio.create_task(self.switch.asked.wait())
         await asyncio.wait({introduction, signalled}, return_when=asyncio.FIRST_COMPLETED)
         for task in (signalled, introduction):
             task.cancel()
@@ -214,13 +218,13 @@ class Worker:
         parts = [
             asyncio.create_task(repeat(name, do_round, stop=stop, rng=self._rng, wake=wake), name=name)
             for name, do_round, stop, wake in (
-                ("claim", self._claimer.round, self._switch.asked, None),
+                ("claim", self._claimer.round, self.switch.asked, None),
                 ("listen", self._bell.keep_session, self._stop_all, self._bell.lost),
                 ("finish", self._completer.flush, self._stop_all, self._completer.arrived),
                 ("watch", self.executor.watch, self._stop_all, None),
-                ("sweep", self._sweeper.sweep, self._switch.asked, None),
-                ("tidy", self._tidier.tidy_later, self._switch.asked, None),
-                ("schedule", self._scheduler.round, self._switch.asked, self._scheduler.changed),
+                ("sweep", self._sweeper.sweep, self.switch.asked, None),
+                ("tidy", self._tidier.tidy_later, self.switch.asked, None),
+                ("schedule", self._scheduler.round, self.switch.asked, self._scheduler.changed),
             )
             if name != "schedule" or (self._settings.scheduler and not self._settings.drain)
         ]
@@ -256,19 +260,19 @@ class Worker:
 
         A worker without one of its parts would hold its leases, and seem alive, for nothing.
         """
-        stopped = asyncio.create_task(self._switch.asked.wait())
+        stopped = asyncio.create_task(self.switch.asked.wait())
         try:
             await asyncio.wait({stopped, *parts}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-        if self._switch.asked.is_set():
+        if self.switch.asked.is_set():
             return True
         for part in parts:
             if part.done():
                 error = None if part.cancelled() else part.exception()
                 facts = {"part": part.get_name(), "error": type(error or asyncio.CancelledError()).__name__}
                 events.LOGGER.error("part ended", exc_info=error, extra={"pgtasks": facts})
-        self._switch.asked.set()
+        self.switch.asked.set()
         return False
 
     async def close(self) -> None:
@@ -281,9 +285,9 @@ class Worker:
         await self._schedule_link.close()
 
 
-def _info(app: App, settings: WorkerSettings, queues: tuple[QueueSlots, ...]) -> WorkerInfo:
+def _info(id: UUID, app: App, settings: WorkerSettings, queues: tuple[QueueSlots, ...]) -> WorkerInfo:
     return WorkerInfo(
-        id=uuid.uuid4(),
+        id=id,
         name=f"{socket.gethostname()}:{os.getpid()}",
         queues=tuple(queue.name for queue in queues),
         names=tuple(sorted(app.handlers)),
