@@ -24,6 +24,7 @@ import typer
 
 from pgtasks import errors
 from pgtasks.cli.escape import escape
+from pgtasks.cli.options import as_typed
 from pgtasks.store import conninfo
 
 OK, FAILURE, USAGE, NOT_FOUND, UNREACHABLE, SCHEMA, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
@@ -87,7 +88,7 @@ def message_of(error: BaseException) -> str:
     if not isinstance(error, errors.PgtasksError):
         kind = type(error).__name__
         return f"unexpected {kind}: {message} — this is a bug in pgtasks; `pgtasks --debug …` shows where"
-    return message
+    return as_typed(message) if isinstance(error, errors.ScheduleError) else message
 
 
 def without_passwords(text: str, argv: Sequence[str] = ()) -> str:

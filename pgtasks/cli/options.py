@@ -78,6 +78,11 @@ def past(text: str | None, option: str) -> datetime | None:
         raise ConfigError(f"{error}, or how long ago: 2h, 7d") from None
 
 
+def as_typed(message: str) -> str:
+    """Give what is wrong with an expression in the words of the command line, where Python's are others."""
+    return message.replace("seconds=True", "--seconds")
+
+
 def did_you_mean(word: str, known: object) -> str:
     """Give `; did you mean 'x'?` for a misspelt word, or nothing."""
     import difflib

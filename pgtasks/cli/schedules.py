@@ -194,7 +194,8 @@ def remove(names: Names, as_json: options.Json = False, dsn: options.Dsn = None)
 @commands.command()
 def prune(
     app: Annotated[
-        str | None, typer.Argument(metavar="[MODULE:APP]", help="The app, as the worker names it.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[MODULE:APP]", help="The app; with --gone, its deployment.", show_default=False),
     ] = None,
     *,
     gone: Annotated[bool, typer.Option("--gone", help="The app itself is gone: remove all schedules it had.")] = False,

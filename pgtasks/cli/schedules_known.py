@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pgtasks.cli.options import did_you_mean
+from pgtasks.cli.options import as_typed, did_you_mean
 from pgtasks.cron import CronSchedule
 from pgtasks.errors import NotFound, PgtasksError, ScheduleError
 from pgtasks.store import schedule_reading
@@ -30,5 +30,5 @@ def times(one: ScheduleDetails) -> CronSchedule:
         return CronSchedule(one.expression, one.timezone, seconds=one.seconds)
     except ScheduleError as error:
         raise PgtasksError(
-            f"schedule {one.name!r} cannot be planned: {error} — change it with: pgtasks schedules edit"
+            f"schedule {one.name!r} cannot be planned: {as_typed(str(error))} — change it with: pgtasks schedules edit"
         ) from None

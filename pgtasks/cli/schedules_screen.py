@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pgtasks.cli import render
 from pgtasks.cli.amounts import age, number
+from pgtasks.cli.options import as_typed
 from pgtasks.cli.output import RawJson, print_json
 from pgtasks.cron import CronSchedule
 from pgtasks.errors import ScheduleError
@@ -112,7 +113,7 @@ def show_one(one: ScheduleDetails, *, as_json: bool) -> None:
         times = CronSchedule(one.expression, one.timezone, seconds=one.seconds)
         meaning, fires = times.describe(), times.upcoming(FIRES_SHOWN, one.now)
     except ScheduleError as error:
-        meaning, fires = f"cannot be planned: {error}", []
+        meaning, fires = f"cannot be planned: {as_typed(str(error))}", []
     if as_json:
         print_json({**document(one), "description": meaning, "upcoming": fires if one.enabled else []})
         return
@@ -136,7 +137,7 @@ def _facts(one: ScheduleDetails, meaning: str) -> Iterator[tuple[str, Text | str
     yield "priority", "the handler's" if one.priority is None else str(one.priority)
     yield "state", Text(shown, style=_STATE_STYLES[shown])
     if one.problem is not None:
-        yield "problem", render.safe(one.problem, "red", characters_max=TEXT_CHARACTERS_MAX)
+        yield "problem", render.safe(as_typed(one.problem), "red", characters_max=TEXT_CHARACTERS_MAX)
     yield "missed", f"all, at most {one.missed_max}" if one.missed == "all" else render.safe(one.missed)
     yield "overlap", render.safe(one.overlap)
     yield "jitter", f"up to {one.jitter_s:g} s" if one.jitter_s else "none"

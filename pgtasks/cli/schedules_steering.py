@@ -95,32 +95,42 @@ class _Missing:
 
 
 def prune(connection: SyncConnection, app: str | None, *, gone: bool, dry_run: bool, as_json: bool) -> None:
-    """Remove what a deployment's code no longer defines; raises ConfigError or NotFound."""
+    """Remove what a deployment's code no longer defines; raises ConfigError or NotFound.
+
+    ``app`` is MODULE:APP, which is asked for its deployment and its schedules; with ``gone``, a deployment's name.
+    """
     deployments = [row[0] for row in fetch_all(connection, schedule_reading.deployments())]
     if app is None:
         there = f"schedules have come from {', '.join(deployments)}" if deployments else "none has schedules from code"
         raise ConfigError(f"say which app, as MODULE:APP — {there}")
-    if app not in deployments:
-        raise NotFound(f"no schedule comes from the code of {app!r}{did_you_mean(app, deployments)}")
-    names = [
-        row[0] for row in fetch_all(connection, schedule_reading.prune(app, _defined(app, gone=gone), dry_run=dry_run))
-    ]
+    deployment, defined = (app, []) if gone else _code_of(app, deployments)
+    if deployment not in deployments:
+        raise _no_deployment(deployment, deployments)
+    names = [row[0] for row in fetch_all(connection, schedule_reading.prune(deployment, defined, dry_run=dry_run))]
     if as_json:
-        print_json({"deployment": app, "dry_run": dry_run, "removed": names})
+        print_json({"deployment": deployment, "dry_run": dry_run, "removed": names})
         return
     for name in names:
         sys.stdout.write(f"schedule {escape(name)} {'would be' if dry_run else 'is'} removed\n")
     if not names:
-        sys.stdout.write(f"the code of {escape(app)} defines all of its schedules; nothing to remove\n")
+        sys.stdout.write(f"the code of {escape(deployment)} defines all of its schedules; nothing to remove\n")
 
 
-def _defined(app: str, *, gone: bool) -> list[str]:
-    if gone:
-        return []
+def _code_of(app: str, deployments: Sequence[str]) -> tuple[str, list[str]]:
+    """Give the deployment of an app, and the names of the schedules that its code defines."""
     try:
-        return list(apps.load_app(app).schedules)
+        loaded = apps.load_app(app)
     except AppImportError as error:
-        raise AppImportError(f"{error}, or --gone when there is no such app any more") from None
+        if app in deployments:
+            raise AppImportError(f"{error}, or --gone when there is no such app any more") from None
+        if did_you_mean(app, deployments):
+            raise _no_deployment(app, deployments) from None
+        raise
+    return loaded.deployment or app, list(loaded.schedules)
+
+
+def _no_deployment(name: str, deployments: Sequence[str]) -> NotFound:
+    return NotFound(f"no schedule comes from the code of {name!r}{did_you_mean(name, deployments)}")
 
 
 def run(connection: SyncConnection, name: str, *, as_json: bool) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 
 from pgtasks.cli.amounts import age, number
 from pgtasks.cli.escape import shortened
+from pgtasks.cli.options import as_typed
 from pgtasks.store.overview import Overview
+from pgtasks.store.schedule_reading import TroubleRow
 
 KIND_WARNINGS_MAX = 5
 SHOWN_CHARACTERS_MAX = 60
@@ -120,9 +122,10 @@ def _known_names(overview: Overview) -> dict[str, set[str]]:
 def _schedule_problems(overview: Overview) -> Iterator[Warned]:
     for one in overview.troubled:
         if one.kind == "problem":
+            problem = shortened(as_typed(one.problem or ""), PROBLEM_CHARACTERS_MAX)
             yield Warned(
                 "schedule_problem",
-                f"schedule {_brief(one.name)} does not fire: {shortened(one.problem or '', PROBLEM_CHARACTERS_MAX)} — "
+                f"schedule {_brief(one.name)} does not fire: {problem} — "
                 f"change it: pgtasks schedules edit {shlex.quote(_brief(one.name))}",
                 {"schedule": one.name, "problem": one.problem},
             )
@@ -143,12 +146,24 @@ def _overdue_schedules(overview: Overview) -> Iterator[Warned]:
 def _unknown_tasks(overview: Overview) -> Iterator[Warned]:
     for one in overview.troubled:
         if one.kind == "unknown_task":
+            whose, verb = _schedules_named(one)
+            them = " ".join(shlex.quote(_brief(name)) for name in one.names)
             yield Warned(
                 "unknown_schedule_task",
-                f"schedule {_brief(one.name)} enqueues {_brief(one.task)}, which no worker knows — start a worker "
-                f"whose app has that task, or pause it: pgtasks schedules pause {shlex.quote(_brief(one.name))}",
-                {"schedule": one.name, "task": one.task},
+                f"{whose} {verb} {_brief(one.task)}, which no worker knows — start a worker whose app has that task, "
+                f"or pause {'it' if one.schedules == 1 else 'them'}: pgtasks schedules pause {them}"
+                f"{' …' if one.schedules > len(one.names) else ''}",
+                {"task": one.task, "schedules": one.names, "count": one.schedules},
             )
+
+
+def _schedules_named(one: TroubleRow) -> tuple[str, str]:
+    """Name the schedules of a finding, as far as they were read, with the verb that goes with so many."""
+    named = ", ".join(_brief(name) for name in one.names)
+    if one.schedules == 1:
+        return f"schedule {named}", "enqueues"
+    more = one.schedules - len(one.names)
+    return f"schedules {named}{f' and {more:,} more' if more else ''}", "enqueue"
 
 
 def _paused_queues(overview: Overview) -> Iterator[Warned]:

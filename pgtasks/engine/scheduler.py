@@ -260,7 +260,7 @@ async def write_schedules(link: Link, app: App, label: str) -> None:
 
 
 def _sum(one: Fired, other: Fired) -> Fired:
-    return Fired(*map(operator.add, one[:-1], other[:-1]), late_s=max(one.late_s, other.late_s))
+    return Fired(*map(operator.add, one, other))._replace(late_s=max(one.late_s, other.late_s))
 
 
 def _plan_all(due: list[Due]) -> tuple[list[Plan], list[tuple[Due, str]]]:

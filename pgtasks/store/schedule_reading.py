@@ -14,6 +14,8 @@ from pgtasks.store.sql_files import sql
 # How many schedules `status` looks at.
 SCAN_ROWS = 100_000
 NAMES_MAX = 10_000
+# How many schedules of an unknown task `status` names.
+NAMED_MAX = 3
 
 
 class ScheduleRow(NamedTuple):
@@ -114,13 +116,15 @@ class CountRow(NamedTuple):
 
 
 class TroubleRow(NamedTuple):
-    """A schedule that deserves a look: its kind is problem, overdue or unknown_task."""
+    """What deserves a look: its kind is problem or overdue (one schedule), or unknown_task (all that have it)."""
 
     kind: str
     name: str
     task: str
     problem: str | None
     since: datetime | None
+    names: list[str]
+    schedules: int
 
 
 def schedules(*, limit: int) -> Statement[ScheduleRow]:
@@ -223,4 +227,8 @@ def count(*, overdue_s: float) -> Statement[CountRow]:
 
 def troubled(*, overdue_s: float, limit: int) -> Statement[TroubleRow]:
     """Find schedules that deserve a look."""
-    return Statement(sql("schedules_troubled"), {"overdue_s": overdue_s, "limit": limit, "scan": SCAN_ROWS}, TroubleRow)
+    return Statement(
+        sql("schedules_troubled"),
+        {"overdue_s": overdue_s, "limit": limit, "scan": SCAN_ROWS, "named": NAMED_MAX},
+        TroubleRow,
+    )

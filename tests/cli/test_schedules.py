@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 
 from pgtasks.cli import schedules_known
+from pgtasks.cron import CronSchedule
+from pgtasks.errors import ScheduleError
 from tests.cli.conftest import Ran, Run
 from tests.database import Connection, rows, value
 
@@ -340,3 +342,44 @@ def test_prune_removes_what_the_code_no_longer_has(pgtasks: Run, connection: Con
     refused(pgtasks("schedules", "prune", "shop:app"), 2, "no module 'shop'", "--gone")
     assert pgtasks("schedules", "prune", "shop:app", "--gone", "--json").json["removed"] == ["other"]
     assert rows(connection, "SELECT name FROM pgtasks.schedules") == [("mine",)]
+
+
+def test_prune_asks_the_app_for_its_deployment(pgtasks: Run, connection: Connection) -> None:
+    """One that names itself; what is of another project with the same module name stays."""
+    rows(
+        connection,
+        "INSERT INTO pgtasks.schedules (name, expression, task, source, deployment) VALUES"
+        " ('kept', '@hourly', 't', 'code', 'shop'), ('stale', '@hourly', 't', 'code', 'shop'),"
+        " ('other', '@hourly', 't', 'code', 'tests.apps.labelled:app')",
+    )
+    ran = pgtasks("schedules", "prune", "tests.apps.labelled:app", "--json")
+    assert ran.json == {"deployment": "shop", "dry_run": False, "removed": ["stale"]}
+    assert "the code of shop" in pgtasks("schedules", "show", "kept").out
+    refused(pgtasks("schedules", "prune", "shop"), 2, "not MODULE:APP", "--gone")
+    refused(pgtasks("schedules", "prune", "shp", "--gone"), 3, "did you mean 'shop'?")
+    assert pgtasks("schedules", "prune", "shop", "--gone", "--json").json["removed"] == ["kept"]
+    assert rows(connection, "SELECT name FROM pgtasks.schedules") == [("other",)]
+
+
+def test_what_a_person_types_is_what_the_messages_say(pgtasks: Run, connection: Connection) -> None:
+    """The option where it is typed, wherever the message comes from; Python code has its own word."""
+    six = "0 0 4 * * *"
+    said = [
+        pgtasks("schedules", "add", "a", six, "t").err,
+        pgtasks("schedules", "next", six).err,
+        pgtasks("schedules", "next", six, "--json").err,
+        pgtasks("schedules", "next", "0 4 * * *", "--seconds").err,
+    ]
+    with pytest.raises(ScheduleError, match="seconds=True") as refusal:
+        CronSchedule(six)
+    rows(connection, "INSERT INTO pgtasks.schedules (name, expression, task) VALUES ('odd', %s, 't')", six)
+    rows(connection, "UPDATE pgtasks.schedules SET problem = %s", str(refusal.value))
+    said += [
+        pgtasks("schedules", "edit", "odd", "--task", "u").err,
+        pgtasks("schedules", "next", "odd").err,
+        pgtasks("schedules", "show", "odd").out,
+        pgtasks("status").out,
+    ]
+    for text in said:
+        assert "--seconds" in text
+        assert "seconds=True" not in text

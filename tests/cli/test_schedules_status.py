@@ -84,11 +84,31 @@ def test_a_task_that_no_live_worker_knows_is_a_warning(pgtasks: Run, connection:
     rows(connection, "INSERT INTO pgtasks.task_types (name, queue, max_attempts, retry) VALUES ('t', 'q', 1, '{}')")
     assert kinds(pgtasks) == {}
     worker(connection, "{other}")
-    assert kinds(pgtasks)["unknown_schedule_task"]["schedule"] == "a"
+    assert kinds(pgtasks)["unknown_schedule_task"]["schedules"] == ["a"]
     worker(connection, "{t}")
     assert kinds(pgtasks) == {}
     rows(connection, "UPDATE pgtasks.workers SET last_seen_at = now() - interval '10 min' WHERE names = '{t}'")
-    assert kinds(pgtasks)["unknown_schedule_task"]["schedule"] == "a"
+    assert kinds(pgtasks)["unknown_schedule_task"]["schedules"] == ["a"]
+
+
+def test_an_unknown_task_is_one_warning(pgtasks: Run, connection: Connection) -> None:
+    """However many schedules have it; the first are named, and how many there are."""
+    for name in ("e", "d", "c", "b b", "a"):
+        insert(connection, name, next_fire="now() + interval '1 h'")
+    insert(connection, "f", task="'u'")
+    insert(connection, "g", task="'u'")
+    insert(connection, "h", task="'v'")
+    found = [one for one in pgtasks("status", "--json").json["warnings"] if one["kind"] == "unknown_schedule_task"]
+    assert [(one["task"], one["schedules"], one["count"]) for one in found] == [
+        ("t", ["a", "b b", "c"], 5),
+        ("u", ["f", "g"], 2),
+        ("v", ["h"], 1),
+    ]
+    assert found[0]["message"].startswith("schedules a, b b, c and 2 more enqueue t, which no worker knows")
+    assert found[0]["message"].endswith("pause them: pgtasks schedules pause a 'b b' c …")
+    assert found[1]["message"].startswith("schedules f, g enqueue u, which")
+    assert found[2]["message"].startswith("schedule h enqueues v, which")
+    assert found[2]["message"].endswith("pause it: pgtasks schedules pause h")
 
 
 def test_many_of_a_kind_are_summed_up(pgtasks: Run, connection: Connection) -> None:
