@@ -13,7 +13,7 @@ import time
 import traceback
 from dataclasses import replace
 from types import CoroutineType, TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from pgtasks import events
 from pgtasks.app import AfterHook, BeforeHook
@@ -32,6 +32,19 @@ _NOT_AWAITED = (
 )
 
 
+class Runner(Protocol):
+    """Where attempts run; what becomes of them it delivers by itself."""
+
+    def submit(self, batch: list[Attempt]) -> None:
+        """Start these attempts."""
+
+    def interrupt(self, attempt: Attempt) -> None:
+        """Make an attempt's handler end, which has been told to stop, if that is possible."""
+
+    def close(self, limit_s: float) -> None:
+        """End what waits; handlers that still run get this long."""
+
+
 class Attempt:
     """A claimed task in this process, from its claim until its outcome is decided.
 
@@ -47,20 +60,22 @@ class Attempt:
         "handler",
         "hooked",
         "queue",
+        "runner",
         "settled",
         "started",
         "stop_reason",
         "stopped_at",
         "task",
+        "timeout_s",
     )
 
     def __init__(self, task: Claimed, handler: Handler, queue: str, started: float) -> None:
         self.task = task
         self.handler = handler
         self.queue = queue
-        self.started = started
-        timeout_s = handler.timeout_s if task.timeout_s is None else task.timeout_s
-        self.deadline = None if timeout_s is None else started + timeout_s
+        self.timeout_s = handler.timeout_s if task.timeout_s is None else task.timeout_s
+        self.begin(started)
+        self.runner: Runner | None = None
         self.context: Context | None = None
         self.stop_reason: BaseException | None = None
         self.stopped_at = 0.0
@@ -68,6 +83,15 @@ class Attempt:
         self.abandoned = False
         self.hooked = False
         self.settled = False
+
+    def begin(self, now: float) -> None:
+        """Let its time begin."""
+        self.started = now
+        self.deadline = None if self.timeout_s is None else now + self.timeout_s
+
+    def hold(self) -> None:
+        """Let its time stand still, until it begins anew."""
+        self.deadline = None
 
     @property
     def max_attempts(self) -> int:

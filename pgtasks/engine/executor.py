@@ -22,19 +22,16 @@ from pgtasks import events
 from pgtasks.app import App
 from pgtasks.engine.attempt import Attempt, Judge
 from pgtasks.engine.leases import Leases
+from pgtasks.engine.reports import REPORTED, facts_of, report, report_completed
 from pgtasks.engine.runners import AsyncRunner, Finished, ThreadRunner
 from pgtasks.engine.slots import Slots
 from pgtasks.errors import LeaseLost, TaskTimeout
 from pgtasks.handlers import handler as describe_handler
 from pgtasks.model import Claimed
 from pgtasks.outcome import (
-    Cancelled,
     CancelRequested,
-    Completed,
-    Dead,
     Outcome,
     Released,
-    RetryIn,
     Snoozed,
     StopRequested,
 )
@@ -87,9 +84,10 @@ class Executor:
     def children_free(self) -> int:
         """Say how many tasks could start in a process of their own now.
 
-        A worker without child processes runs a suspect in its own, and nothing beside it.
+        A worker without child processes runs a suspect in its own, and nothing beside it. (What is
+        stuck has been decided about: nothing of it could be lost.)
         """
-        return 0 if self._running or self._stuck else 1
+        return 0 if self._running else 1
 
     @property
     def exclusive(self) -> bool:
@@ -147,23 +145,21 @@ class Executor:
             self._slots.give_back(attempt.queue)
             if attempt.abandoned:
                 self._stuck.discard(attempt)
-                events.info("stuck handler ended", **_facts(attempt))
+                events.info("stuck handler ended", **facts_of(attempt))
                 continue
             self._running.pop(attempt, None)
             outcomes.append((attempt, outcome))
-            if type(outcome) in _REPORTED:
-                _report(attempt, outcome)
+            if type(outcome) in REPORTED:
+                report(attempt, outcome)
         self.slot_freed.set()
         if outcomes:
             if events.LOGGER.isEnabledFor(logging.DEBUG):
-                _report_completed(outcomes)
+                report_completed(outcomes)
             self._on_outcomes(outcomes)
 
     def _stop(self, attempt: Attempt, reason: BaseException) -> None:
-        if attempt.stop(reason):
-            runner = self._async if attempt.handler.kind == "async" else self._threads
-            if runner is not None:
-                runner.interrupt(attempt)
+        if attempt.stop(reason) and attempt.runner is not None:
+            attempt.runner.interrupt(attempt)
 
     def cancel(self, task_id: int) -> None:
         """Stop a task because somebody cancelled it; nothing happens when it is not running here."""
@@ -241,10 +237,10 @@ class Executor:
             outcome = self._judge.judge(attempt, reason)
             outcomes.append((attempt, outcome))
             events.warning(
-                "handler ignored its stop", **_facts(attempt), reason=type(reason).__name__, stuck=len(self._stuck)
+                "handler ignored its stop", **facts_of(attempt), reason=type(reason).__name__, stuck=len(self._stuck)
             )
-            if type(outcome) in _REPORTED:
-                _report(attempt, outcome)
+            if type(outcome) in REPORTED:
+                report(attempt, outcome)
         if outcomes:
             self._on_outcomes(outcomes)
             # After-hooks are users' code: not on this loop.
@@ -266,7 +262,7 @@ class Executor:
             culprit = self._async.blocking()
             events.warning(
                 "handlers' loop is blocked",
-                **(_facts(culprit) if culprit else {}),
+                **(facts_of(culprit) if culprit else {}),
                 blocked_s=round(blocked_s, 1),
                 advice="an async handler must await; run blocking code in a def handler",
             )
@@ -280,45 +276,3 @@ class Executor:
 
 # Stands in for the handler of a task whose handler is missing.
 _NOBODY = describe_handler(lambda: None, name="", queue="", priority=0, retry=Retry(), timeout_s=None)
-_REPORTED = frozenset({RetryIn, Dead, Cancelled})
-
-
-def _facts(attempt: Attempt) -> dict[str, object]:
-    task = attempt.task
-    return {"task_id": task.id, "task": task.name, "attempt": task.attempt}
-
-
-def _report(attempt: Attempt, outcome: Outcome) -> None:
-    facts = _facts(attempt)
-    match outcome:
-        case RetryIn():
-            events.warning(
-                "task failed",
-                **facts,
-                error=f"{outcome.failure.error_class}: {_first_line(outcome.failure.message)}",
-                retry_in_s=round(outcome.delay_s, 2),
-            )
-        case Dead():
-            events.error(
-                "task dead",
-                **facts,
-                reason=outcome.reason,
-                error=f"{outcome.failure.error_class}: {_first_line(outcome.failure.message)}",
-            )
-        case Cancelled():
-            events.info("task cancelled", **facts, reason=_first_line(outcome.reason))
-        case _:
-            events.debug("task ended", **facts, outcome=type(outcome).__name__)
-
-
-def _report_completed(finished: Finished) -> None:
-    """Say each success; only asked for, because a busy worker has tens of thousands a second."""
-    now = time.monotonic()
-    for attempt, outcome in finished:
-        if isinstance(outcome, Completed):
-            note = {"note": outcome.note} if outcome.note else {}
-            events.debug("task completed", **_facts(attempt), seconds=round(now - attempt.started, 3), **note)
-
-
-def _first_line(text: str) -> str:
-    return text.splitlines()[0][:300] if text.strip() else ""

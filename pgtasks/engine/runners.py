@@ -42,6 +42,8 @@ class AsyncRunner:
 
     def submit(self, batch: list[Attempt]) -> None:
         """Start these attempts on the loop."""
+        for attempt in batch:
+            attempt.runner = self
         self._loop.call_soon_threadsafe(self._start, batch)
 
     def blocked_for_s(self) -> float:
@@ -133,6 +135,8 @@ class ThreadRunner:
 
     def submit(self, batch: list[Attempt]) -> None:
         """Queue these attempts, with as many threads as it takes to start them at once."""
+        for attempt in batch:
+            attempt.runner = self
         with self._lock:
             missing = max(0, min(len(batch) - self._idle, self._threads_max - self._threads))
             self._threads += missing
