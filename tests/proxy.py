@@ -5,9 +5,12 @@ Its faults concern connections by their part, which is what a worker's `applicat
 tells: `claim`, `finish`, `heartbeat`, `listen`, or `client` for producers.
 
 - `lose_reply(part)`: the next request arrives and its reply does not; then the connection ends.
+- `lose_commit(part)`: the same for the next COMMIT of a transaction of several statements.
 - `black_hole(part)`: nothing passes any more in either direction, and nobody is told.
 - `swallow(part)`: the same for the present connections only; new ones are well.
 - `cut(part)`: the connections end at once.
+- `reset(part)`: they end with a TCP reset.
+- `cut_after(count, part)`: they end after so many more bytes of replies, within a message or between two.
 - `refuse`: new connections end before they begin.
 - `delay_s`: each reply is this much late.
 """
@@ -15,6 +18,8 @@ tells: `claim`, `finish`, `heartbeat`, `listen`, or `client` for producers.
 import asyncio
 import contextlib
 import re
+import socket
+import struct
 import threading
 import types
 from collections.abc import Callable, Coroutine
@@ -25,6 +30,8 @@ import psycopg
 
 _CHUNK = 65536
 _READY = b"Z\x00\x00\x00\x05I"  # ReadyForQuery, idle: the end of each reply in autocommit mode.
+_COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00" + _READY
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER of no time: what is left is thrown away, and the peer gets a reset.
 _PART = re.compile(rb"application_name\x00pgtasks/(\w+)")
 _START_S = 5.0
 
@@ -37,12 +44,19 @@ class _Pair:
     server: asyncio.StreamWriter
     part: str = ""
     losing: bool = False
+    bytes_left: int | None = None
     passing: asyncio.Event = field(default_factory=asyncio.Event)
 
     def end(self) -> None:
         for side in (self.client, self.server):
             with contextlib.suppress(OSError, RuntimeError):
                 side.transport.abort()
+
+    def reset(self) -> None:
+        for side in (self.client, self.server):
+            with contextlib.suppress(OSError, RuntimeError):
+                side.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.end()
 
 
 class Proxy:
@@ -53,8 +67,10 @@ class Proxy:
         self.refuse = False
         self.delay_s = 0.0
         self.lost_replies = 0
+        self.cuts = 0
         self._pairs: set[_Pair] = set()
         self._lose: list[str] = []
+        self._lose_commits: list[str] = []
         self._holes: set[str] = set()
         self._port = 0
         self._ready = threading.Event()
@@ -82,9 +98,17 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_START_S)
 
-    def lose_reply(self, part: str) -> None:
-        """Forward the next request of a part, drop its reply, end the connection."""
+    def lose_reply(self, part: str = "") -> None:
+        """Forward the next request of a part, of any without a name, drop its reply, end the connection."""
         self._call(lambda: self._lose.append(part))
+
+    def lose_commit(self, part: str = "") -> None:
+        """Forward the next COMMIT of a part, of any without a name, drop its reply, end the connection."""
+        self._call(lambda: self._lose_commits.append(part))
+
+    def keep_replies(self) -> None:
+        """Take back what `lose_reply`, `lose_commit` and `cut_after` have asked for and not got yet."""
+        self._call(self._keep_replies)
 
     def black_hole(self, *parts: str) -> None:
         """Let nothing pass any more, on the present connections of these parts (all without a name) and new ones."""
@@ -102,9 +126,17 @@ class Proxy:
         """End the present connections of these parts, all without a name."""
         self._call(lambda: self._cut(parts))
 
-    def connections(self, part: str) -> int:
-        """Count the present connections of a part."""
-        return sum(pair.part == part for pair in list(self._pairs))
+    def reset(self, *parts: str) -> None:
+        """End the present connections of these parts, all without a name, with a TCP reset."""
+        self._call(lambda: self._cut(parts, reset=True))
+
+    def cut_after(self, count: int, *parts: str) -> None:
+        """End each present connection of these parts, all without a name, after so many bytes of replies."""
+        self._call(lambda: self._limit(count, parts))
+
+    def connections(self, part: str = "") -> int:
+        """Count the present connections of a part, all without a name."""
+        return sum(part in {"", pair.part} for pair in list(self._pairs))
 
     def _call(self, work: Callable[[], None]) -> None:
         done = threading.Event()
@@ -116,10 +148,25 @@ class Proxy:
         self._loop.call_soon_threadsafe(run)
         assert done.wait(_START_S)
 
-    def _cut(self, parts: tuple[str, ...]) -> None:
-        for pair in list(self._pairs):
-            if not parts or pair.part in parts:
+    def _cut(self, parts: tuple[str, ...], *, reset: bool = False) -> None:
+        for pair in self._of(parts):
+            if reset:
+                pair.reset()
+            else:
                 pair.end()
+
+    def _limit(self, count: int, parts: tuple[str, ...]) -> None:
+        for pair in self._of(parts):
+            pair.bytes_left = count
+
+    def _keep_replies(self) -> None:
+        self._lose.clear()
+        self._lose_commits.clear()
+        for pair in self._pairs:
+            pair.bytes_left = None
+
+    def _of(self, parts: tuple[str, ...]) -> list[_Pair]:
+        return [pair for pair in self._pairs if not parts or pair.part in parts]
 
     def _stop_passing(self, part: str) -> None:
         for pair in self._pairs:
@@ -199,9 +246,8 @@ class Proxy:
                 pair.part = found.group(1).decode() if found else "?"
                 if self._in_hole(pair.part):
                     pair.passing.clear()
-            elif pair.part in self._lose and not pair.losing:
-                self._lose.remove(pair.part)
-                pair.losing = True
+            elif not pair.losing:
+                pair.losing = _taken(self._lose, pair.part)
             await pair.passing.wait()
             pair.server.write(data)
             await pair.server.drain()
@@ -215,9 +261,31 @@ class Proxy:
                     self.lost_replies += 1
                     raise ConnectionResetError
                 continue
+            if data.endswith(_COMMITTED) and _taken(self._lose_commits, pair.part):
+                self.lost_replies += 1
+                raise ConnectionResetError
             if self.delay_s:
                 await asyncio.sleep(self.delay_s)
             await pair.passing.wait()
-            pair.client.write(data)
-            await pair.client.drain()
+            await self._deliver(pair, data)
         raise ConnectionResetError
+
+    async def _deliver(self, pair: _Pair, data: bytes) -> None:
+        """Write a reply to the client, or its beginning if the connection is to end there."""
+        last = pair.bytes_left is not None and len(data) >= pair.bytes_left
+        if pair.bytes_left is not None:
+            data = data[: pair.bytes_left]
+            pair.bytes_left -= len(data)
+        pair.client.write(data)
+        await pair.client.drain()
+        if last:
+            self.cuts += 1
+            raise ConnectionResetError
+
+
+def _taken(wanted: list[str], part: str) -> bool:
+    """Take the first entry that means this part, and say whether there was one."""
+    found = next((entry for entry in wanted if entry in {"", part}), None)
+    if found is not None:
+        wanted.remove(found)
+    return found is not None

@@ -1,0 +1,1 @@
+"""Real workers and servers, faults that strike them, and a checker of what happened."""
