@@ -63,6 +63,17 @@ def show(id: options.TaskId, as_json: options.Json = False, dsn: options.Dsn = N
 
 
 @commands.command()
+def explain(id: options.TaskId, as_json: options.Json = False, dsn: options.Dsn = None) -> None:
+    """Say why a task does not run, or what became of it, and what to do about that."""
+    options.check_ids([id])
+    from pgtasks.cli import explain as explanation
+
+    with connected(dsn) as connection:
+        explained = explanation.read(connection, id)
+    explanation.show(explained, as_json=as_json)
+
+
+@commands.command()
 def cancel(
     ids: Annotated[list[int] | None, typer.Argument(metavar="[ID]…", help="Task ids.", show_default=False)] = None,
     *,

@@ -63,6 +63,8 @@ COMMANDS = [
     ("tasks", "show", "1"),
     ("tasks", "show", "2"),
     ("tasks", "show", "1003"),
+    ("tasks", "explain", "1"),
+    ("tasks", "explain", "1003"),
     ("queues", "list"),
     ("dead", "list"),
     ("dead", "show", "3"),
