@@ -57,6 +57,7 @@ class Attempt:
         "begun",
         "context",
         "deadline",
+        "excused_s",
         "handler",
         "hooked",
         "queue",
@@ -75,6 +76,8 @@ class Attempt:
         self.queue = queue
         self.timeout_s = handler.timeout_s if task.timeout_s is None else task.timeout_s
         self.begin(started)
+        # How long others kept it from going on; its time limits are that much later.
+        self.excused_s = 0.0
         self.runner: Runner | None = None
         self.context: Context | None = None
         self.stop_reason: BaseException | None = None
@@ -97,6 +100,21 @@ class Attempt:
     def max_attempts(self) -> int:
         """The limit on starts of this task."""
         return max_attempts_of(self.task.max_attempts, self.handler.retry)
+
+    def is_late(self, now: float) -> bool:
+        """Tell whether its timeout is over."""
+        return self.deadline is not None and now >= self.deadline + self.excused_s
+
+    def ignores_stop(self, now: float, limit_s: float) -> bool:
+        """Tell whether the handler was told to stop longer ago than that (nobody asks when it has stopped)."""
+        return self.stop_reason is not None and now > self.stopped_at + limit_s
+
+    def excuse(self, seconds: float) -> None:
+        """Note time in which the handler could do nothing, through no fault of its own."""
+        self.excused_s += seconds
+        self.stopped_at += seconds
+        if self.context is not None and self.context.deadline is not None:
+            self.context.deadline += seconds
 
     def stop(self, reason: BaseException) -> bool:
         """Note why the handler is to end and tell its context; only the first reason counts."""
@@ -121,7 +139,7 @@ class Attempt:
                 max_attempts=self.max_attempts,
                 lease_id=task.lease_id,
                 run_at=task.run_at,
-                deadline=self.deadline,
+                deadline=None if self.deadline is None else self.deadline + self.excused_s,
                 headers=_headers(task.headers),
             )
             if self.stop_reason is not None:

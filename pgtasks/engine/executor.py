@@ -16,11 +16,13 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection
 
 from pgtasks import events
 from pgtasks.app import App
 from pgtasks.engine.attempt import Attempt, Judge
+from pgtasks.engine.blockage import Blockage, LoopWatch
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.reports import REPORTED, facts_of, report, report_completed
 from pgtasks.engine.runners import AsyncRunner, Finished, ThreadRunner
@@ -39,7 +41,6 @@ from pgtasks.retry import Retry
 
 ABANDON_S = 5.0
 WATCH_S = 0.1
-SLOW_LOOP_S = 1.0
 UNKNOWN_DELAY_S = 30.0
 CLOSE_S, CLOSE_STUCK_S = 0.4, 0.05
 OnOutcomes = Callable[[Finished], None]
@@ -62,7 +63,10 @@ class Executor:
         # may be claimed again here while its old handler is still ending.
         self._running: dict[Attempt, None] = {}
         self._stuck: set[Attempt] = set()
-        self._slow_said = False
+        self._loop_watch = LoopWatch()
+        # Loops that are blocked for good, and whether there ever was one.
+        self._left_loops: list[AsyncRunner] = []
+        self.gave_up_loop = False
         self.slot_freed = asyncio.Event()
         # Cleared when the worker stops: what a claim under way still brings is released.
         self.accepting = True
@@ -93,6 +97,11 @@ class Executor:
     def exclusive(self) -> bool:
         """Whether a suspect runs in this very process, alone, so that nothing may start beside it."""
         return len(self._running) == 1 and next(iter(self._running)).task.losses > 0
+
+    def stuck_queues(self) -> list[str]:
+        """Name the queues whose own slots are all stuck."""
+        counts = Counter(attempt.queue for attempt in self._stuck)
+        return sorted(queue for queue, count in counts.items() if count >= (self._slots.limit(queue) or float("inf")))
 
     def start(self, queue: str, tasks: list[Claimed]) -> None:
         """Run a claimed batch."""
@@ -212,33 +221,78 @@ class Executor:
         untrusted = self._leases.untrusted(now)
         self.doubt(untrusted.in_doubt, "the database did not answer in time")
         self.lose(untrusted.let_go, "this process stood still for too long to renew it")
+        blockage = self._blockage()
         ignored = []
         for attempt in self._running:
+            if blockage is not None and blockage.is_victim(attempt):
+                attempt.excuse(blockage.unexcused_s)
             # One in doubt that does not stop goes on: its outcome counts if the lease turns out to be kept.
             if attempt.stop_reason is not None and not isinstance(attempt.stop_reason, LeaseInDoubt):
-                if now - attempt.stopped_at > ABANDON_S:
+                if attempt.ignores_stop(now, ABANDON_S):
                     ignored.append(attempt)
-            elif attempt.deadline is not None and now >= attempt.deadline:
+            elif attempt.is_late(now) and attempt.deadline is not None:
                 limit_s = attempt.deadline - attempt.started
                 attempt.stop_reason = None
                 self._stop(attempt, TaskTimeout(f"ran longer than its timeout of {limit_s:g} s"))
         if ignored:
             self._abandon(ignored)
-        self._watch_loop()
+        if blockage is not None:
+            self._give_up_blocked(blockage)
+        self._close_left_loops()
         return WATCH_S
 
+    def _blockage(self) -> Blockage | None:
+        if self._async is None or not (self._running or self._stuck):
+            return None
+        return self._loop_watch.look(self._async)
+
+    def _give_up_blocked(self, blockage: Blockage) -> None:
+        """Give the loop up if an abandoned handler blocks it, and give its neighbours back uncharged."""
+        if blockage.seconds < ABANDON_S or not any(
+            attempt is blockage.culprit or (blockage.culprit is None and attempt.runner is blockage.runner)
+            for attempt in self._stuck
+        ):
+            return
+        neighbours = [attempt for attempt in self._running if attempt.runner is blockage.runner]
+        for attempt in neighbours:
+            self._stop(attempt, StopRequested())
+        self._left_loops.append(blockage.runner)
+        self._async, self.gave_up_loop = None, True
+        events.error(
+            "handlers' loop given up",
+            **(facts_of(blockage.culprit) if blockage.culprit else {}),
+            blocked_s=round(blockage.seconds, 1),
+            released=len(neighbours),
+            stuck=len(self._stuck) + len(neighbours),
+        )
+        self._set_aside(neighbours)
+
+    def _close_left_loops(self) -> None:
+        """End loops that were given up and have nothing to run any more."""
+        for runner in list(self._left_loops):
+            if not any(attempt.runner is runner for attempt in self._stuck):
+                self._left_loops.remove(runner)
+                runner.close(0.0)
+
     def _abandon(self, attempts: list[Attempt]) -> None:
+        for attempt in attempts:
+            events.warning(
+                "handler ignored its stop",
+                **facts_of(attempt),
+                reason=type(attempt.stop_reason or StopRequested()).__name__,
+                stuck=len(self._stuck) + 1,
+            )
+            self._set_aside([attempt])
+
+    def _set_aside(self, attempts: list[Attempt]) -> None:
+        """Decide about these attempts without their handlers, which keep their slots until they end."""
         outcomes: Finished = []
         for attempt in attempts:
             attempt.abandoned = True
             self._running.pop(attempt, None)
             self._stuck.add(attempt)
-            reason = attempt.stop_reason or StopRequested()
-            outcome = self._judge.judge(attempt, reason)
+            outcome = self._judge.judge(attempt, attempt.stop_reason or StopRequested())
             outcomes.append((attempt, outcome))
-            events.warning(
-                "handler ignored its stop", **facts_of(attempt), reason=type(reason).__name__, stuck=len(self._stuck)
-            )
             if type(outcome) in REPORTED:
                 report(attempt, outcome)
         if outcomes:
@@ -250,25 +304,10 @@ class Executor:
         for attempt, outcome in outcomes:
             self._judge.run_after(attempt, outcome)
 
-    def _watch_loop(self) -> None:
-        """Name the handler that blocks the handlers' loop, once per blockage."""
-        if self._async is None or not (self._running or self._stuck):
-            return
-        blocked_s = self._async.blocked_for_s()
-        if blocked_s < SLOW_LOOP_S:
-            self._slow_said = False
-        elif not self._slow_said:
-            self._slow_said = True
-            culprit = self._async.blocking()
-            events.warning(
-                "handlers' loop is blocked",
-                **(facts_of(culprit) if culprit else {}),
-                blocked_s=round(blocked_s, 1),
-                advice="an async handler must await; run blocking code in a def handler",
-            )
-
     def close(self) -> None:
         """End the runners; where a handler is stuck there is little to wait for."""
+        for runner in self._left_loops:
+            runner.close(0.0)
         for runner in (self._async, self._threads):
             if runner is not None:
                 runner.close(CLOSE_STUCK_S if self._stuck else CLOSE_S)

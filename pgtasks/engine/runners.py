@@ -12,8 +12,11 @@ import contextlib
 import queue
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
 
 from pgtasks import events
 from pgtasks.engine.attempt import Attempt, Judge
@@ -23,6 +26,8 @@ Finished = list[tuple[Attempt, Outcome]]
 Deliver = Callable[[Finished], None]
 # How long background tasks that handlers left on the loop get to end.
 CLEAR_S = 0.2
+# Of the task that runs, and of all that it starts.
+_OWNER: ContextVar[Attempt | None] = ContextVar("pgtasks_attempt", default=None)
 
 
 class AsyncRunner:
@@ -33,7 +38,10 @@ class AsyncRunner:
         self._finished: Finished = []
         # The loop itself keeps only weak references to its tasks.
         self._tasks: dict[Attempt, asyncio.Task[None]] = {}
+        # Whose the tasks are that handlers start themselves, to name the one that blocks the loop.
+        self._owners: weakref.WeakKeyDictionary[asyncio.Future[Any], Attempt] = weakref.WeakKeyDictionary()
         self._loop = asyncio.new_event_loop()
+        self._loop.set_task_factory(self._make_task)
         self._closing = False
         self._thread = threading.Thread(target=self._run_loop, name="pgtasks-handlers", daemon=True)
         self._thread.start()
@@ -55,9 +63,19 @@ class AsyncRunner:
         return 0.0
 
     def blocking(self) -> Attempt | None:
-        """Give the attempt whose handler runs on the loop at this moment."""
+        """Give the attempt whose handler, or a task that it started, runs on the loop at this moment."""
         current = asyncio.current_task(self._loop)
-        return next((attempt for attempt, task in list(self._tasks.items()) if task is current), None)
+        if current is None:
+            return None
+        owner = self._owners.get(current)
+        return owner or next((attempt for attempt, task in list(self._tasks.items()) if task is current), None)
+
+    def _make_task(self, loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(coro, loop=loop, **more)
+        owner = _OWNER.get()
+        if owner is not None:
+            self._owners[task] = owner
+        return task
 
     def interrupt(self, attempt: Attempt) -> None:
         """Cancel the handler's task."""
@@ -68,7 +86,7 @@ class AsyncRunner:
         # without an outcome. When it begins, it sees the stop reason.
         task = self._tasks.get(attempt)
         if task is not None and attempt.begun:
-            task.cancel()
+            task.cancel(str(attempt.stop_reason))
 
     def close(self, limit_s: float) -> None:
         """End the loop and what handlers left on it; a handler that blocks it is left to its thread."""
@@ -101,12 +119,12 @@ class AsyncRunner:
         await self._loop.shutdown_asyncgens()
 
     def _start(self, batch: list[Attempt]) -> None:
-        create, tasks = self._loop.create_task, self._tasks
         for attempt in batch:
-            tasks[attempt] = create(self._run(attempt))
+            self._tasks[attempt] = asyncio.Task(self._run(attempt), loop=self._loop)
 
     async def _run(self, attempt: Attempt) -> None:
         """Run one attempt; whatever its handler raises ends here, or it would end the loop."""
+        _OWNER.set(attempt)
         try:
             result = await attempt.handler.function(**self._judge.arguments(attempt))
             outcome = self._judge.returned(attempt, result)

@@ -19,6 +19,10 @@ class Slots:
         """The queues' names, in the order given."""
         return list(self._limits)
 
+    def limit(self, queue: str) -> int | None:
+        """Give the queue's own limit, None without one."""
+        return self._limits[queue]
+
     def free(self) -> int:
         """Count the free slots."""
         return self.total - self.busy
