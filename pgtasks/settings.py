@@ -44,6 +44,7 @@ class QueueSlots:
 
 
 CONCURRENCY_MAX = 10_000
+PROCESSES_MAX = 256
 
 
 def _about(env: str, help_text: str, least: float | None = None, most: float | None = None) -> dict[str, Any]:
@@ -61,6 +62,9 @@ class WorkerSettings:
     )
     concurrency: int = field(
         default=100, metadata=_about("PGTASKS_CONCURRENCY", "tasks that run at once", 1, CONCURRENCY_MAX)
+    )
+    processes: int = field(
+        default=1, metadata=_about("PGTASKS_PROCESSES", "worker processes to keep running", 1, PROCESSES_MAX)
     )
     lease_s: float = field(
         default=30.0,

@@ -45,6 +45,7 @@ Queues = Annotated[
     ),
 ]
 Concurrency = Annotated[int | None, _option("concurrency", "N")]
+Processes = Annotated[int | None, _option("processes", "N")]
 Lease = Annotated[float | None, _option("lease_s", "S")]
 SweepInterval = Annotated[float | None, _option("sweep_interval_s", "S")]
 SafetyPoll = Annotated[float | None, _option("safety_poll_s", "S")]
@@ -64,6 +65,7 @@ def worker(
     *,
     queues: Queues = None,
     concurrency: Concurrency = None,
+    processes: Processes = None,
     lease: Lease = None,
     sweep_interval: SweepInterval = None,
     safety_poll: SafetyPoll = None,
@@ -79,11 +81,15 @@ def worker(
 
     Every option can also be set in the environment; docs/settings.md names the variables.
     """
+    from pgtasks.engine.supervised import Supervision
+
+    supervision = Supervision.take(os.environ)
     settings = worker_settings(
         {
             "dsn": given_dsn(dsn),
             "queues": tuple(map(QueueSlots.parse, queues)) if queues else None,
             "concurrency": concurrency,
+            "processes": processes,
             "lease_s": lease,
             "sweep_interval_s": sweep_interval,
             "safety_poll_s": safety_poll,
@@ -95,19 +101,26 @@ def worker(
             "log_level": log_level,
         }
     )
+    if settings.processes > 1 and supervision is None:
+        from pgtasks.cli import supervisor
+
+        raise typer.Exit(supervisor.supervise(settings))
     from pgtasks.cli import apps, logs
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         # Until the worker listens to them; as process 1 of a container nothing else would end it.
         signal.signal(number, leave)
     loaded = apps.load_app(app)
-    with _database_of(loaded, settings.dsn) as used:
+    with _database_of(loaded, settings.dsn) as (used, is_local):
         logs.configure(settings.log_format, settings.log_level)
         from pgtasks import schema
+        from pgtasks.engine.supervised import Greeting
         from pgtasks.engine.worker import leave_within, run
 
         schema.require(schema.check(used, pooler=settings.pooler))
-        code = run(loaded, replace(settings, dsn=used), label=app)
+        if supervision is not None:
+            supervision.greet(Greeting(used, is_local))
+        code = run(loaded, replace(settings, dsn=used), label=app, supervision=supervision)
     leave_within(EXIT_S, code)
     raise typer.Exit(code)
 
@@ -118,14 +131,16 @@ def leave(_number: int, _frame: object) -> NoReturn:
 
 
 @contextmanager
-def _database_of(app: App, dsn: str) -> Iterator[str]:
-    """Give the connection string to work on: the flag's, else the app's own, else the local server's.
+def _database_of(app: App, dsn: str) -> Iterator[tuple[str, bool]]:
+    """Give the connection string to work on, and whether it is the local server's.
+
+    It is the flag's, else the app's own, else the local server's.
 
     It is also what the app's handlers enqueue through, unless their app names another.
     """
     if dsn:
         os.environ[DSN_VARIABLE] = dsn
-        yield dsn
+        yield dsn, False
         return
     try:
         own = app.dsn
@@ -133,4 +148,4 @@ def _database_of(app: App, dsn: str) -> Iterator[str]:
         own = None
     with nullcontext(own) if own else database(None) as used:
         os.environ[DSN_VARIABLE] = used
-        yield used
+        yield used, own is None
