@@ -256,6 +256,11 @@ def sweep(
     )
 
 
+def expire_leases(worker_id: UUID) -> Statement[int]:
+    """End the leases of a worker whose process is dead; gives their ids."""
+    return Statement(sql("leases_expire"), {"worker_id": worker_id}, int)
+
+
 def list_expired(*, limit: int, skip_leases: Collection[int]) -> Statement[Overdue]:
     """List up to ``limit`` expired leases with their tasks."""
     return Statement(sql("leases_list"), {"limit": limit, "skip_leases": _numbers(skip_leases)}, Overdue)
