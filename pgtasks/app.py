@@ -12,7 +12,7 @@ from pgtasks.client import AnyConnection, Client, EnqueueOptions, Options
 from pgtasks.context import Context
 from pgtasks.errors import ConfigError, EnqueueError, PayloadError, seconds
 from pgtasks.firing import Missed, Overlap
-from pgtasks.handlers import Handler, Handlers, handler, name_of
+from pgtasks.handlers import Handler, Handlers, Where, handler, name_of
 from pgtasks.model import Enqueued, EnqueuedMany, NewTask, OnConflict, ScheduleDefinition
 from pgtasks.outcome import Outcome
 from pgtasks.retry import Retry
@@ -156,6 +156,7 @@ class App:
         max_attempts: int | None = None,
         timeout: Timeout | _Unset = UNSET,
     ) -> _Decorator: ...
+        executor: Where = "auto",
     def task(
         self,
         function: Callable[..., Any] | None = None,
@@ -168,9 +169,11 @@ class App:
         max_attempts: int | None = None,
         timeout: Timeout | _Unset = UNSET,
     ) -> Any:  # what the overloads say
+        executor: Where = "auto",
         """Register a function as the handler of a task name (its own name, unless given).
 
-        ``max_attempts`` is short for ``retry=Retry(max_attempts=…)``. Raises ConfigError.
+        ``max_attempts`` is short for ``retry=Retry(max_attempts=…)``. With ``executor="process"``
+        it runs in a child process, which can be killed. Raises ConfigError.
         """
         if isinstance(function, str):
             raise ConfigError(f"@app.task takes options by name: @app.task(name={function!r})")
@@ -188,6 +191,7 @@ class App:
             retry=policy,
             timeout_s=self._timeout_s if isinstance(timeout, _Unset) else _timeout_s(timeout),
         )
+            executor=executor,
         return decorator if function is None else decorator(function)
 
     def register(self, one: Handler) -> Task[..., Any]:

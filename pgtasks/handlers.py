@@ -15,6 +15,7 @@ from pgtasks.model import TaskType
 from pgtasks.retry import Retry
 
 Kind = Literal["async", "thread"]
+Where = Literal["auto", "process"]
 
 
 class ArgumentsError(EnqueueError, TypeError):
@@ -26,7 +27,8 @@ class Handler:
     """One registered function with the settings of its tasks.
 
     ``timeout_s`` None means no timeout. ``required`` and ``allowed`` are the names of the
-    payload's keys; ``open_ended`` handlers (with ``**kwargs``) take any.
+    payload's keys; ``open_ended`` handlers (with ``**kwargs``) take any. One that is ``isolated``
+    runs in a child process of the worker, which runs nothing else meanwhile.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Handler:
     required: frozenset[str]
     allowed: frozenset[str]
     open_ended: bool
+    isolated: bool = False
 
     def payload_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Give a call's arguments as the payload that makes it; raises ArgumentsError."""
@@ -99,13 +102,21 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def handler(
-    function: Callable[..., Any], *, name: str, queue: str, priority: int, retry: Retry, timeout_s: float | None
+    function: Callable[..., Any],
+    *,
+    name: str,
+    queue: str,
+    priority: int,
+    retry: Retry,
+    timeout_s: float | None,
+    executor: Where = "auto",
 ) -> Handler:
     """Describe a function as a handler.
 
-    Raises ConfigError when its parameters cannot be passed by name, or when it is a generator,
-    which would never run.
+    Raises ConfigError when its parameters cannot be passed by name, when it is a generator, which
+    would never run, or when there is no such ``executor``.
     """
+    _check_executor(executor, name)
     if isinstance(function, type):
         raise ConfigError(f"task {name!r}: a handler is a def or an async def, got {function!r}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -130,7 +141,16 @@ def handler(
         required=frozenset(key for key, p in named.items() if p.default is p.empty),
         allowed=frozenset(named),
         open_ended=len(named) < len(signature.parameters),
+        isolated=executor == "process",
     )
+
+
+def _check_executor(executor: object, name: str) -> None:
+    known = typing.get_args(Where)
+    if executor not in known:
+        close = get_close_matches(str(executor), known, n=1, cutoff=0.4)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        raise ConfigError(f"task {name!r}: executor must be {' or '.join(map(repr, known))}, got {executor!r}{hint}")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

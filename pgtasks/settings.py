@@ -51,6 +51,13 @@ def _about(env: str, help_text: str, least: float | None = None, most: float | N
     return {"env": env, "help": help_text, "least": least, "most": most}
 
 
+def _cores() -> int:
+    """Count the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
     """How one worker process behaves. Times are seconds; validated when made (ConfigError)."""
@@ -65,6 +72,22 @@ class WorkerSettings:
     )
     processes: int = field(
         default=1, metadata=_about("PGTASKS_PROCESSES", "worker processes to keep running", 1, PROCESSES_MAX)
+    )
+    children: int = field(
+        default_factory=lambda: max(2, _cores()),
+        metadata=_about("PGTASKS_CHILDREN", "processes for isolated tasks, which run one at a time in each", 1, 1000),
+    )
+    child_memory_mib: int = field(
+        default=0,
+        metadata=_about(
+            "PGTASKS_CHILD_MEMORY", "MiB of address space that such a process may use, 0 for no limit", 0, 2**30
+        ),
+    )
+    child_max_tasks: int = field(
+        default=0,
+        metadata=_about(
+            "PGTASKS_CHILD_MAX_TASKS", "tasks after which such a process is replaced, 0 for never", 0, 10**9
+        ),
     )
     lease_s: float = field(
         default=30.0,
@@ -122,7 +145,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {
 
 def flag_of(name: str) -> str:
     """Give a setting's name as people type it: ``lease_s`` is ``--lease``."""
-    return "--queue" if name == "queues" else "--" + name.removesuffix("_s").replace("_", "-")
+    if name == "queues":
+        return "--queue"
+    return "--" + name.removesuffix("_s").removesuffix("_mib").replace("_", "-")
 
 
 def worker_settings(flags: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> WorkerSettings:
@@ -161,7 +186,7 @@ _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "fals
 
 
 def _read(variable: str, name: str, text: str) -> Any:
-    default = {setting.name: setting.default for setting in fields(WorkerSettings)}[name]
+    default = getattr(_DEFAULTS, name)
     try:
         match default:
             case bool():
@@ -172,6 +197,7 @@ def _read(variable: str, name: str, text: str) -> Any:
                 return float(text)
             case tuple():
                 return tuple(QueueSlots.parse(part.strip()) for part in text.split(","))
+_DEFAULTS = WorkerSettings()
     except ConfigError as error:
         raise ConfigError(f"{variable}: {error}") from None
     except (ValueError, KeyError):

@@ -6,7 +6,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -27,6 +27,8 @@ def _option(setting: str, metavar: str | None = None) -> Any:
     (found,) = (one for one in fields(WorkerSettings) if one.name == setting)
     text = found.metadata["help"]
     default = f"{found.default:g}" if isinstance(found.default, float) else str(found.default)
+    if found.default is MISSING:
+        default = "the number of cores, at least 2"
     ending = "" if isinstance(found.default, bool) else f"  [default: {default}]"
     if not isinstance(found.default, str):  # those begin with a value to type, in lower case
         text = text[:1].upper() + text[1:]
@@ -45,6 +47,9 @@ Queues = Annotated[
     ),
 ]
 Concurrency = Annotated[int | None, _option("concurrency", "N")]
+Children = Annotated[int | None, _option("children", "N")]
+ChildMemory = Annotated[int | None, _option("child_memory_mib", "MIB")]
+ChildMaxTasks = Annotated[int | None, _option("child_max_tasks", "N")]
 Processes = Annotated[int | None, _option("processes", "N")]
 Lease = Annotated[float | None, _option("lease_s", "S")]
 SweepInterval = Annotated[float | None, _option("sweep_interval_s", "S")]
@@ -75,6 +80,9 @@ def worker(
     drain: Drain = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
+    children: Children = None,
+    child_memory: ChildMemory = None,
+    child_max_tasks: ChildMaxTasks = None,
     dsn: Dsn = None,
 ) -> None:
     """Run an app's tasks until SIGTERM or Ctrl-C.
@@ -100,12 +108,15 @@ def worker(
             "log_format": log_format,
             "log_level": log_level,
         }
+            "children": children,
+            "child_memory_mib": child_memory,
+            "child_max_tasks": child_max_tasks,
     )
     if settings.processes > 1 and supervision is None:
         from pgtasks.cli import supervisor
 
         raise typer.Exit(supervisor.supervise(settings))
-    from pgtasks.cli import apps, logs
+    from pgtasks.cli import apps, child, logs
 
     for number in (signal.SIGTERM, signal.SIGHUP):
         # Until the worker listens to them; as process 1 of a container nothing else would end it.
@@ -120,7 +131,13 @@ def worker(
         schema.require(schema.check(used, pooler=settings.pooler))
         if supervision is not None:
             supervision.greet(Greeting(used, is_local))
-        code = run(loaded, replace(settings, dsn=used), label=app, supervision=supervision)
+        code = run(
+            loaded,
+            replace(settings, dsn=used),
+            label=app,
+            supervision=supervision,
+            child_command=child.command(app, settings),
+        )
     leave_within(EXIT_S, code)
     raise typer.Exit(code)
 

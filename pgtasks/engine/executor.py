@@ -23,11 +23,12 @@ from pgtasks import events
 from pgtasks.app import App
 from pgtasks.engine.attempt import Attempt, Judge
 from pgtasks.engine.blockage import Blockage, LoopWatch
+from pgtasks.engine.children import ChildOptions, ProcessRunner
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.reports import REPORTED, facts_of, report, report_completed
 from pgtasks.engine.runners import AsyncRunner, Finished, ThreadRunner
 from pgtasks.engine.slots import Slots
-from pgtasks.errors import LeaseLost, TaskTimeout
+from pgtasks.errors import ConfigError, LeaseLost, TaskTimeout
 from pgtasks.handlers import handler as describe_handler
 from pgtasks.model import Claimed
 from pgtasks.outcome import (
@@ -51,9 +52,14 @@ class LeaseInDoubt(StopRequested):
 
 
 class Executor:
-    """Runs claimed tasks and hands their outcomes on."""
+    """Runs claimed tasks and hands their outcomes on.
 
-    def __init__(self, app: App, slots: Slots, leases: Leases, on_outcomes: OnOutcomes) -> None:
+    Without ``children`` there are no child processes; raises ConfigError when the app needs them.
+    """
+
+    def __init__(
+        self, app: App, slots: Slots, leases: Leases, on_outcomes: OnOutcomes, children: ChildOptions | None = None
+    ) -> None:
         self._app, self._slots, self._leases, self._on_outcomes = app, slots, leases, on_outcomes
         self._engine_loop = asyncio.get_running_loop()
         self._judge = Judge(app.before_hooks, app.after_hooks)
@@ -70,6 +76,20 @@ class Executor:
         self.slot_freed = asyncio.Event()
         # Cleared when the worker stops: what a claim under way still brings is released.
         self.accepting = True
+        self._isolated = sorted(name for name, handler in app.handlers.items() if handler.isolated)
+        self._children: ProcessRunner | None = None
+        if children is not None:
+            self._children = ProcessRunner(self._judge, self._take, children, self.slot_freed.set)
+        elif self._isolated:
+            raise ConfigError(
+                f'task {self._isolated[0]!r} has executor="process", and this worker was given no command that starts '
+                "child processes: run the app with pgtasks worker"
+            )
+
+    def warm_up(self) -> None:
+        """Start what the first task would otherwise wait for."""
+        if self._children is not None and self._isolated:
+            self._children.warm_up()
 
     def held(self) -> list[tuple[int, int]]:
         """Give (task id, lease id) of the running tasks; callable from any thread."""
@@ -91,11 +111,15 @@ class Executor:
         A worker without child processes runs a suspect in its own, and nothing beside it. (What is
         stuck has been decided about: nothing of it could be lost.)
         """
+        if self._children is not None:
+            return self._children.free()
         return 0 if self._running else 1
 
     @property
     def exclusive(self) -> bool:
         """Whether a suspect runs in this very process, alone, so that nothing may start beside it."""
+        if self._children is not None:
+            return False
         return len(self._running) == 1 and next(iter(self._running)).task.losses > 0
 
     def stuck_queues(self) -> list[str]:
@@ -110,6 +134,7 @@ class Executor:
         handlers = self._app.handlers
         coroutines: list[Attempt] = []
         functions: list[Attempt] = []
+        isolated: list[Attempt] = []
         returned: Finished = []
         for task in tasks:
             handler = handlers.get(task.name)
@@ -118,7 +143,12 @@ class Executor:
                 continue
             attempt = Attempt(task, handler, queue, now)
             self._running[attempt] = None
-            (coroutines if handler.kind == "async" else functions).append(attempt)
+            if self._children is not None and (handler.isolated or task.losses):
+                isolated.append(attempt)
+            else:
+                (coroutines if handler.kind == "async" else functions).append(attempt)
+        if self._children is not None and isolated:
+            self._children.submit(isolated)
         if coroutines:
             self._async_runner().submit(coroutines)
         if functions:
@@ -213,6 +243,8 @@ class Executor:
 
     def abandon_all(self) -> None:
         """Decide about everything that still runs, without its handler: the process is about to end."""
+        if self._children is not None:
+            self._children.end_now()
         self._abandon(list(self._running))
 
     async def watch(self) -> float:
@@ -308,7 +340,7 @@ class Executor:
         """End the runners; where a handler is stuck there is little to wait for."""
         for runner in self._left_loops:
             runner.close(0.0)
-        for runner in (self._async, self._threads):
+        for runner in (self._async, self._threads, self._children):
             if runner is not None:
                 runner.close(CLOSE_STUCK_S if self._stuck else CLOSE_S)
 

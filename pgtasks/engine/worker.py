@@ -16,12 +16,14 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Sequence
 from uuid import UUID, uuid4
 
 from pgtasks import __version__, events
 from pgtasks.app import App
 from pgtasks.engine import forks
 from pgtasks.engine.bell import Bell
+from pgtasks.engine.children import ChildOptions
 from pgtasks.engine.claimer import Claimer
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.departure import EXIT_INTERRUPTED, EXIT_OK, Departure, StopSwitch
@@ -42,23 +44,33 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NAMES_SHOWN = 20
 
 
-def run(app: App, settings: WorkerSettings, label: str = "", supervision: Supervision | None = None) -> int:
+def run(
+    app: App,
+    settings: WorkerSettings,
+    label: str = "",
+    supervision: Supervision | None = None,
+    child_command: Sequence[str] = (),
+) -> int:
     """Run a worker until it is stopped; gives the process's exit code.
 
     ``label`` names the deployment that the app's schedules belong to, as ``MODULE:APP``.
-    ``supervision`` is what the worker has from its supervisor, if it has one.
+    ``supervision`` is what the worker has from its supervisor, if it has one. ``child_command``
+    starts a child process for isolated tasks (``python -m pgtasks.cli.child MODULE:APP``).
 
-    Raises DatabaseUnavailable when the database cannot be reached at the start. Must be called
-    in the main thread, which is the one that gets signals.
+    Raises DatabaseUnavailable when the database cannot be reached at the start, and ConfigError when
+    there are isolated tasks and no command for child processes. Must be called in the main thread,
+    which is the one that gets signals.
     """
     try:
-        return asyncio.run(_run(app, settings, label, supervision))
+        return asyncio.run(_run(app, settings, label, supervision, child_command))
     finally:
         app.close()
 
 
-async def _run(app: App, settings: WorkerSettings, label: str, supervision: Supervision | None) -> int:
-    worker = Worker(app, settings, label, supervision.worker_id if supervision else None)
+async def _run(
+    app: App, settings: WorkerSettings, label: str, supervision: Supervision | None, child_command: Sequence[str]
+) -> int:
+    worker = Worker(app, settings, label, supervision.worker_id if supervision else None, child_command)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, worker.on_signal, number)
@@ -113,7 +125,14 @@ def leave_within(limit_s: float, code: int) -> None:
 class Worker:
     """One worker process."""
 
-    def __init__(self, app: App, settings: WorkerSettings, label: str = "", worker_id: UUID | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        settings: WorkerSettings,
+        label: str = "",
+        worker_id: UUID | None = None,
+        child_command: Sequence[str] = (),
+    ) -> None:
         queues = settings.queues or _queues_of(app)
         dsn = settings.dsn or app.dsn
         rng = random.Random()
@@ -129,7 +148,8 @@ class Worker:
         slots = Slots(settings.concurrency, queues)
         leases = Leases(settings.lease_s)
         self._completer = Completer(self._finish_link, self.info.id, leases, settings.concurrency // 2)
-        self.executor = Executor(app, slots, leases, self._completer.add)
+        children = ChildOptions(child_command, settings.children, settings.child_max_tasks) if child_command else None
+        self.executor = Executor(app, slots, leases, self._completer.add, children)
         self._heartbeat = Heartbeat(
             Link(dsn, "heartbeat", worker=tag, pooler=settings.pooler, deadline_s=beat_deadline_s(settings.lease_s)),
             self.info,
@@ -242,6 +262,7 @@ class Worker:
 
     def _say_started(self) -> None:
         names = self.info.names
+        self.executor.warm_up()
         events.info(
             "worker started",
             worker=self.info.id,

@@ -1,0 +1,68 @@
+"""`python -m pgtasks.cli.child`: a child process of a worker, which runs its isolated tasks.
+
+No command for people: `pgtasks worker` starts it, with a socket.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import socket
+import sys
+from collections.abc import Sequence
+
+from pgtasks.cli.exits import FAILURE, OK
+from pgtasks.settings import WorkerSettings
+
+MIB = 1024 * 1024
+
+
+def command(app: str, settings: WorkerSettings) -> list[str]:
+    """Give the command line of a worker's children, without the socket's descriptor."""
+    return [
+        *(sys.executable, "-m", "pgtasks.cli.child", app),
+        *("--log-format", settings.log_format, "--log-level", settings.log_level),
+        *("--memory-mib", str(settings.child_memory_mib)),
+    ]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run tasks until the worker has no more; gives the exit code."""
+    options = _options(argv)
+    channel = socket.socket(fileno=options.fd)
+    channel.set_inheritable(False)
+    from pgtasks.cli import apps, logs
+    from pgtasks.engine.isolated import Isolated
+
+    isolated = Isolated(channel)
+    try:
+        _limit_memory(options.memory_mib)
+        app = apps.load_app(options.app)
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the worker is told
+        with contextlib.suppress(OSError):
+            isolated.send({"failed": f"{type(error).__name__}: {error}"})
+        return FAILURE
+    logs.configure(options.log_format, options.log_level)
+    isolated.serve(app)
+    return OK
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="pgtasks.cli.child", description="A child process of `pgtasks worker`.")
+    parser.add_argument("app")
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--log-format", default="text")
+    parser.add_argument("--log-level", default="info")
+    parser.add_argument("--memory-mib", type=int, default=0)
+    return parser.parse_args(argv)
+
+
+def _limit_memory(limit_mib: int) -> None:
+    if limit_mib:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (limit_mib * MIB, limit_mib * MIB))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

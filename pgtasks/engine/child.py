@@ -1,0 +1,181 @@
+"""One child process of a worker: a program of its own, a socket to it, and its end.
+
+It is started as a new program, so that it shares no connection, lock or thread with the worker,
+in a session of its own, so that Ctrl-C in a terminal reaches the worker alone. It inherits one
+end of a socket pair and no other descriptor but the standard ones. Everything here runs on the
+engine's loop, but for a thread that waits for the process's end: that end is noticed also when
+something the handler started still holds the socket open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from pgtasks.engine.attempt import Attempt
+from pgtasks.engine.frames import Message, Unpacker, pack
+
+READ_BYTES = 256 * 1024
+# How long a child that was asked to leave, or that hung up, may still run.
+LEAVE_S = 2.0
+
+
+class Child:
+    """A child process, running from its construction on; raises OSError when it cannot be started.
+
+    ``on_message`` gets each message, ``on_end`` the return code once, as ``subprocess`` gives it,
+    after the last message.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        on_message: Callable[[Child, Message], None],
+        on_end: Callable[[Child, int], None],
+    ) -> None:
+        self._on_message, self._on_end = on_message, on_end
+        self._loop = asyncio.get_running_loop()
+        self._unpacker = Unpacker()
+        self._unsent = bytearray()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = False
+        # What the pool keeps about it.
+        self.attempt: Attempt | None = None
+        self.tickets = 0
+        self.started_at = self.idle_since = time.monotonic()
+        self.failure = ""
+        self._socket, theirs = socket.socketpair()
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [*command, "--fd", str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,
+                )
+        except BaseException:
+            self._socket.close()
+            raise
+        self._socket.settimeout(0)
+        self._loop.add_reader(self._socket, self._read)
+        threading.Thread(target=self._watch, name="pgtasks-child-watch", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    def send(self, message: Message) -> None:
+        """Send a message; what does not go through at once follows when there is room."""
+        if self._ended:
+            return
+        idle = not self._unsent
+        self._unsent += pack(message)
+        if idle:
+            self._write()
+
+    def _write(self) -> None:
+        try:
+            sent = self._socket.send(self._unsent)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            # It is gone or has hung up; its end is noticed elsewhere.
+            self._unsent.clear()
+        else:
+            del self._unsent[:sent]
+        if self._unsent:
+            self._loop.add_writer(self._socket, self._write)
+        else:
+            self._loop.remove_writer(self._socket)
+
+    def _read(self) -> None:
+        try:
+            data = self._socket.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self._take(data)
+            return
+        self._loop.remove_reader(self._socket)
+        self.kill_in(LEAVE_S)
+
+    def _take(self, data: bytes) -> None:
+        try:
+            messages = self._unpacker.feed(data)
+        except (ValueError, TypeError):
+            # Something else wrote to the descriptor: nothing it says can be believed any more.
+            self.kill()
+            return
+        for message in messages:
+            self._on_message(self, message)
+
+    def leave(self) -> None:
+        """Ask it to end, and see to it that it does."""
+        self.send({"leave": True})
+        self.kill_in(LEAVE_S)
+
+    def kill_in(self, delay_s: float) -> None:
+        """Kill it after a while, unless that is called off or has been decided before."""
+        if self._timer is None and not self._ended:
+            self._timer = self._loop.call_later(delay_s, self.kill)
+
+    def spare(self) -> None:
+        """Call off what ``kill_in`` decided."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def kill(self) -> None:
+        """Kill it at once, and whatever it started in its process group."""
+        if not self._ended:
+            # Not collected before `_end`, so the number cannot mean another process by now.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def wait(self, limit_s: float) -> bool:
+        """Block until it has ended, for a time at most; tells whether it has."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(limit_s)
+        return self._process.returncode is not None
+
+    def _watch(self) -> None:
+        """Wait for its end, in a thread, and leave it to the loop to collect it."""
+        if hasattr(os, "waitid"):
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT)
+        else:
+            self._process.wait()
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        if self._ended:
+            return
+        with contextlib.suppress(OSError):
+            # What it said before it died counts.
+            while data := self._socket.recv(READ_BYTES):
+                self._take(data)
+        returncode = self._process.wait()
+        self.close()
+        self._on_end(self, returncode)
+
+    def close(self) -> None:
+        """Forget the socket and the timer; nothing more is heard of it."""
+        if self._ended:
+            return
+        self._ended = True
+        self.spare()
+        self._unsent.clear()
+        self._loop.remove_reader(self._socket)
+        self._loop.remove_writer(self._socket)
+        self._socket.close()
