@@ -155,8 +155,8 @@ class App:
         retry: Retry | None = None,
         max_attempts: int | None = None,
         timeout: Timeout | _Unset = UNSET,
-    ) -> _Decorator: ...
         executor: Where = "auto",
+    ) -> _Decorator: ...
     def task(
         self,
         function: Callable[..., Any] | None = None,
@@ -168,8 +168,8 @@ class App:
         retry: Retry | None = None,
         max_attempts: int | None = None,
         timeout: Timeout | _Unset = UNSET,
-    ) -> Any:  # what the overloads say
         executor: Where = "auto",
+    ) -> Any:  # what the overloads say
         """Register a function as the handler of a task name (its own name, unless given).
 
         ``max_attempts`` is short for ``retry=Retry(max_attempts=…)``. With ``executor="process"``
@@ -190,8 +190,8 @@ class App:
             priority=priority,
             retry=policy,
             timeout_s=self._timeout_s if isinstance(timeout, _Unset) else _timeout_s(timeout),
-        )
             executor=executor,
+        )
         return decorator if function is None else decorator(function)
 
     def register(self, one: Handler) -> Task[..., Any]:
