@@ -182,6 +182,7 @@ def _refuse_misspelt(environ: Mapping[str, str], known: Mapping[str, Any]) -> No
             raise ConfigError(f"unknown environment variable {variable}; did you mean {close[0]}?")
 
 
+_DEFAULTS = WorkerSettings()
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
 
@@ -197,7 +198,6 @@ def _read(variable: str, name: str, text: str) -> Any:
                 return float(text)
             case tuple():
                 return tuple(QueueSlots.parse(part.strip()) for part in text.split(","))
-_DEFAULTS = WorkerSettings()
     except ConfigError as error:
         raise ConfigError(f"{variable}: {error}") from None
     except (ValueError, KeyError):
