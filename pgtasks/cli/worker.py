@@ -71,18 +71,20 @@ def worker(
     queues: Queues = None,
     concurrency: Concurrency = None,
     processes: Processes = None,
+    children: Children = None,
+    child_memory: ChildMemory = None,
+    child_max_tasks: ChildMaxTasks = None,
+    stuck_max: StuckMax = None,
     lease: Lease = None,
     sweep_interval: SweepInterval = None,
     safety_poll: SafetyPoll = None,
     shutdown_grace: ShutdownGrace = None,
     pooler: Pooler = None,
+    listen_dsn: ListenDsn = None,
     scheduler: UseScheduler = None,
     drain: Drain = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
-    children: Children = None,
-    child_memory: ChildMemory = None,
-    child_max_tasks: ChildMaxTasks = None,
     dsn: Dsn = None,
 ) -> None:
     """Run an app's tasks until SIGTERM or Ctrl-C.
@@ -98,6 +100,10 @@ def worker(
             "queues": tuple(map(QueueSlots.parse, queues)) if queues else None,
             "concurrency": concurrency,
             "processes": processes,
+            "children": children,
+            "child_memory_mib": child_memory,
+            "child_max_tasks": child_max_tasks,
+            "stuck_max": stuck_max,
             "lease_s": lease,
             "sweep_interval_s": sweep_interval,
             "safety_poll_s": safety_poll,
@@ -108,9 +114,6 @@ def worker(
             "log_format": log_format,
             "log_level": log_level,
         }
-            "children": children,
-            "child_memory_mib": child_memory,
-            "child_max_tasks": child_max_tasks,
     )
     if settings.processes > 1 and supervision is None:
         from pgtasks.cli import supervisor

@@ -249,6 +249,7 @@ class Worker:
             if name != "schedule" or (self._settings.scheduler and not self._settings.drain)
         ]
         parts.append(asyncio.create_task(self._heartbeat.until_ended(), name="heartbeat"))
+        self.executor.warm_up()
         self._say_started()
         try:
             whole = await self._wait_for_stop(parts)
@@ -262,7 +263,6 @@ class Worker:
 
     def _say_started(self) -> None:
         names = self.info.names
-        self.executor.warm_up()
         events.info(
             "worker started",
             worker=self.info.id,
