@@ -8,12 +8,15 @@ A second signal skips the grace and exits with 130; a third ends the process on 
 If the database is away, the flush is tried until the grace time is over, half a second at
 least, and the exit code is 1: the leases then expire, and other workers run those tasks again.
 It is 1 also after a drain that was given up, and when a part of the worker ended by itself.
+A worker that recycles itself (``recycling``) leaves in the same way, but waits for a database that
+is away; a signal meanwhile makes an ordinary stop of it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 import time
@@ -30,6 +33,8 @@ from pgtasks.store import statements
 from pgtasks.store.link import Link
 
 EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
+# The worker is to be started again at once: by itself or, with this code, by its supervisor.
+EXIT_RECYCLE = 75
 # After the grace time: how long stopped handlers get to end, then how long the flush gets at least.
 STOP_S = 0.2
 FLUSH_S = 0.6
@@ -45,6 +50,23 @@ class StopSwitch:
         # Set when nothing more is to be claimed.
         self.asked = asyncio.Event()
         self._own = self._forwarded = self._count = 0
+
+        self._recycle_at: float | None = None
+
+    def recycle(self, not_before: float) -> None:
+        """Make the worker leave to be started again, not earlier than that on the monotonic clock."""
+        self._recycle_at = not_before
+        self.asked.set()
+
+    @property
+    def recycles(self) -> bool:
+        """Whether the worker is to be started again; not if a signal came."""
+        return self._recycle_at is not None and not self._count
+
+    @property
+    def early(self) -> bool:
+        """Whether it is too early to start again."""
+        return self._recycle_at is not None and time.monotonic() < self._recycle_at
 
     @property
     def interrupted(self) -> bool:
@@ -64,7 +86,8 @@ class StopSwitch:
         if count == self._count:
             return
         self._count = count
-        events.info("signal received", signal=signal.Signals(number).name, count=count)
+        say = events.debug if forwarded else events.info  # The supervisor has said it.
+        say("signal received", signal=signal.Signals(number).name, count=count)
         if count >= _SIGNALS_TO_DIE:
             os._exit(EXIT_INTERRUPTED)
         self.asked.set()
@@ -113,6 +136,7 @@ class Departure:
         def written() -> bool:
             return settling.done() and not completer.backlog
 
+        await self._wait_until(lambda: written() or not self._switch.recycles, math.inf)
         await self._wait_until(written, max(deadline, time.monotonic() + FLUSH_S))
         if self._switch.interrupted:
             await self._wait_until(written, time.monotonic() + FLUSH_S, heed_signals=False)
@@ -121,11 +145,24 @@ class Departure:
             settling.cancel()
             events.warning("a claim was cut off unanswered", advice="tasks it took wait for their lease to end")
         left = completer.backlog
-        gone = not left and await self.sign_off(min(deadline, time.monotonic() + LEAVE_S_MAX))
+        gone = not left and await self._sign_off_at_last(deadline)
         events.info("worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=executor.stuck)
         if self._switch.interrupted:
             return EXIT_INTERRUPTED
+        if self._switch.recycles and gone and whole:
+            return EXIT_RECYCLE
         return EXIT_OK if gone and settled and whole and not self._claimer.gave_up else EXIT_FAILURE
+
+    async def _sign_off_at_last(self, deadline: float) -> bool:
+        """Take this worker off the list; one that recycles tries until that is done and it is not too early."""
+        gone = False
+        while not gone:
+            gone = await self.sign_off(min(deadline, time.monotonic() + LEAVE_S_MAX))
+            if not self._switch.recycles:
+                break
+            await self._wait_until(lambda: not self._switch.recycles, time.monotonic() + LEAVE_S_MIN)
+        await self._wait_until(lambda: not (self._switch.recycles and self._switch.early), math.inf)
+        return gone
 
     async def _settle(self, claiming: asyncio.Task[None]) -> bool:
         """Cut off a claim that is still under way and give back what it took; tells whether that was possible."""
