@@ -21,6 +21,7 @@ from pgtasks.settings import (
     PRIORITY_MIN,
     QUEUE_DEFAULT,
     TIMEOUT_S_DEFAULT,
+    Pooler,
     check_integer,
     check_name,
 )
@@ -122,7 +123,7 @@ class App:
         *,
         timeout: Timeout = TIMEOUT_S_DEFAULT,
         retry: Retry | None = None,
-        pooler: str = "none",
+        pooler: Pooler | None = None,
         deployment: str | None = None,
     ) -> None:
         self.handlers = Handlers()

@@ -18,8 +18,10 @@ from pgtasks.settings import (
     PRIORITY_MAX,
     PRIORITY_MIN,
     UNIQUE_KEY_CHARACTERS_MAX,
+    Pooler,
     check_integer,
     check_name,
+    check_pooler,
 )
 from pgtasks.store import producing
 from pgtasks.store.pools import Pools
@@ -132,9 +134,11 @@ def _check_key(unique_key: object) -> None:
 class Client:
     """Adds tasks, through the caller's connection or its own pools."""
 
-    def __init__(self, dsn: str | None, pooler: str = "none") -> None:
-        self._given_dsn = dsn
-        self._pools = Pools(self.dsn, pooler)
+    def __init__(self, dsn: str | None, pooler: Pooler | None = None) -> None:
+        if pooler is not None:
+            check_pooler(pooler, "pooler")
+        self._given_dsn, self._given_pooler = dsn, pooler
+        self._pools = Pools(self.dsn, self.pooler)
 
     def dsn(self) -> str:
         """Give the connection string: the one given, else PGTASKS_DSN; raises ConfigError without one."""
@@ -142,6 +146,10 @@ class Client:
         if not dsn:
             raise ConfigError("no database: pass App(dsn=…) or set PGTASKS_DSN to a PostgreSQL connection string")
         return dsn
+
+    def pooler(self) -> Pooler:
+        """Give the kind of pooler that the connection string leads through: the one given, else PGTASKS_POOLER's."""
+        return self._given_pooler or check_pooler(os.environ.get("PGTASKS_POOLER") or "none", "PGTASKS_POOLER")
 
     def enqueue(self, task: NewTask, options: Options) -> Enqueued:
         """Add one task; raises EnqueueError, UniqueConflict or DatabaseError."""

@@ -9,7 +9,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from pgtasks.errors import ConfigError
 
@@ -89,6 +89,15 @@ class WorkerSettings:
             "PGTASKS_CHILD_MAX_TASKS", "tasks after which such a process is replaced, 0 for never", 0, 10**9
         ),
     )
+    stuck_max: int | None = field(
+        default=None,
+        metadata=_about(
+            "PGTASKS_STUCK_MAX",
+            "stuck handlers with which the worker starts afresh, 0 for never",
+            0,
+            CONCURRENCY_MAX,
+        ),
+    )
     lease_s: float = field(
         default=30.0,
         metadata=_about("PGTASKS_LEASE", "seconds after which a silent worker's tasks go to others", 1, 3600),
@@ -110,12 +119,25 @@ class WorkerSettings:
         default="none",
         metadata=_about("PGTASKS_POOLER", "none, or transaction when the DSN leads through such a pooler"),
     )
+    # Not in the repr, as above.
+    listen_dsn: str = field(
+        default="",
+        repr=False,
+        metadata=_about(
+            "PGTASKS_LISTEN_DSN", "direct connection string for LISTEN, where the other leads through a pooler"
+        ),
+    )
     scheduler: bool = field(
         default=True, metadata=_about("PGTASKS_SCHEDULER", "fire cron schedules that are due; not while draining")
     )
     drain: bool = field(default=False, metadata=_about("PGTASKS_DRAIN", "work until nothing is due, then stop"))
     log_format: LogFormat = field(default="text", metadata=_about("PGTASKS_LOG_FORMAT", "text or json"))
     log_level: str = field(default="info", metadata=_about("PGTASKS_LOG_LEVEL", "debug, info, warning or error"))
+
+    @property
+    def stuck_limit(self) -> int:
+        """Give ``stuck_max``, by default half of the concurrency, rounded up."""
+        return (self.concurrency + 1) // 2 if self.stuck_max is None else self.stuck_max
 
     def __post_init__(self) -> None:
         """Refuse values out of range, naming the setting and its range."""
@@ -126,7 +148,7 @@ class WorkerSettings:
 def _check(setting: Field[Any], value: Any, said: str) -> None:
     """Raise ConfigError for a value that a setting cannot have; ``said`` is the name that a person wrote."""
     least, most, allowed = setting.metadata["least"], setting.metadata["most"], _CHOICES.get(setting.name)
-    if least is not None and not least <= value <= most:
+    if least is not None and value is not None and not least <= value <= most:
         raise ConfigError(f"{said} must be between {least:g} and {most:g}, got {value}")
     if allowed is not None and value not in allowed:
         raise ConfigError(f"{said} must be {' or '.join(allowed)}, got {value!r}")
@@ -141,6 +163,14 @@ _CHOICES: dict[str, tuple[str, ...]] = {
     "log_format": get_args(LogFormat),
     "log_level": ("debug", "info", "warning", "error"),
 }
+
+
+def check_pooler(kind: str, said: str) -> Pooler:
+    """Give back a kind of pooler; raises ConfigError, with the name that a person wrote, for an unknown one."""
+    for known in get_args(Pooler):
+        if kind == known:
+            return cast("Pooler", known)
+    raise ConfigError(f"{said} must be {' or '.join(get_args(Pooler))}, got {kind!r}")
 
 
 def flag_of(name: str) -> str:
@@ -185,6 +215,13 @@ def _refuse_misspelt(environ: Mapping[str, str], known: Mapping[str, Any]) -> No
 _DEFAULTS = WorkerSettings()
 _BOOLEANS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 
+_EXPECTED = {
+    bool: "true or false",
+    int: "a whole number",
+    type(None): "a whole number",
+    float: "a number of seconds",
+}
+
 
 def _read(variable: str, name: str, text: str) -> Any:
     default = getattr(_DEFAULTS, name)
@@ -192,7 +229,7 @@ def _read(variable: str, name: str, text: str) -> Any:
         match default:
             case bool():
                 return _BOOLEANS[text.strip().lower()]
-            case int():
+            case int() | None:
                 return int(text)
             case float():
                 return float(text)
@@ -201,7 +238,7 @@ def _read(variable: str, name: str, text: str) -> Any:
     except ConfigError as error:
         raise ConfigError(f"{variable}: {error}") from None
     except (ValueError, KeyError):
-        expected = {bool: "true or false", int: "a whole number", float: "a number of seconds"}[type(default)]
+        expected = _EXPECTED[type(default)]
         raise ConfigError(f"{variable}={text!r} must be {expected} (it is what {flag_of(name)} sets)") from None
     return text
 

@@ -6,33 +6,40 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import get_args
 
 from pgtasks.errors import ConfigError
-from pgtasks.settings import Pooler
+from pgtasks.settings import check_pooler
 from pgtasks.store import conninfo
 from pgtasks.store.session import SyncConnection, connect
 
 DSN_VARIABLE = "PGTASKS_DSN"
+LISTEN_DSN_VARIABLE = "PGTASKS_LISTEN_DSN"
 POOLER_VARIABLE = "PGTASKS_POOLER"
 
 
 def given_dsn(flag: str | None) -> str | None:
-    """Give the connection string of --dsn, else of PGTASKS_DSN, else None; raises ConfigError.
+    """Give the connection string of --dsn, else of PGTASKS_DSN, else None; raises ConfigError."""
+    return _given(flag, "--dsn", DSN_VARIABLE)
 
-    A password in a flag stands in the list of processes for everybody to read: said once.
-    """
+
+def given_listen_dsn(flag: str | None) -> str | None:
+    """Give the connection string of --listen-dsn, else of PGTASKS_LISTEN_DSN, else None; raises ConfigError."""
+    return _given(flag, "--listen-dsn", LISTEN_DSN_VARIABLE)
+
+
+def _given(flag: str | None, option: str, variable: str) -> str | None:
+    """Give a connection string; a password in a flag stands in the list of processes for all to read: said once."""
     if flag is not None:
-        parameters = _read(flag, "--dsn")
+        parameters = _read(flag, option)
         if "password" in parameters or "sslpassword" in parameters:
             _note(
-                f"warning: the password in --dsn shows in the list of processes (ps); "
-                f"use {DSN_VARIABLE}, a service file or ~/.pgpass"
+                f"warning: the password in {option} shows in the list of processes (ps); "
+                f"use {variable}, a service file or ~/.pgpass"
             )
         return flag
-    dsn = os.environ.get(DSN_VARIABLE) or None
+    dsn = os.environ.get(variable) or None
     if dsn is not None:
-        _read(dsn, DSN_VARIABLE)
+        _read(dsn, variable)
     return dsn
 
 
@@ -93,10 +100,7 @@ def connection_to(dsn: str) -> Iterator[SyncConnection]:
 
 def pooler() -> str:
     """Give the kind of pooler that the connection string leads through; raises ConfigError."""
-    kind = os.environ.get(POOLER_VARIABLE) or "none"
-    if kind not in get_args(Pooler):
-        raise ConfigError(f"{POOLER_VARIABLE} must be {' or '.join(get_args(Pooler))}, got {kind!r}")
-    return kind
+    return check_pooler(os.environ.get(POOLER_VARIABLE) or "none", POOLER_VARIABLE)
 
 
 def _note(line: str) -> None:

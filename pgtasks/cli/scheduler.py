@@ -6,15 +6,16 @@ import signal
 
 import typer
 
-from pgtasks.cli.database import database, given_dsn
+from pgtasks.cli.database import database, given_dsn, given_listen_dsn
 from pgtasks.cli.options import Dsn
-from pgtasks.cli.worker import LogFormat, LogLevel, Pooler, leave
+from pgtasks.cli.worker import ListenDsn, LogFormat, LogLevel, Pooler, leave
 from pgtasks.settings import worker_settings
 
 
 def scheduler(
     *,
     pooler: Pooler = None,
+    listen_dsn: ListenDsn = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
     dsn: Dsn = None,
@@ -24,7 +25,13 @@ def scheduler(
     Workers fire them too, unless started with --no-scheduler; however many do, each slot fires once.
     """
     settings = worker_settings(
-        {"dsn": given_dsn(dsn), "pooler": pooler, "log_format": log_format, "log_level": log_level}
+        {
+            "dsn": given_dsn(dsn),
+            "pooler": pooler,
+            "listen_dsn": given_listen_dsn(listen_dsn),
+            "log_format": log_format,
+            "log_level": log_level,
+        }
     )
     from pgtasks.cli import logs
 
@@ -37,5 +44,5 @@ def scheduler(
         from pgtasks.engine.scheduler_process import run
 
         schema.require(schema.check(used, pooler=settings.pooler))
-        code = run(used, pooler=settings.pooler)
+        code = run(used, pooler=settings.pooler, listen_dsn=settings.listen_dsn)
     raise typer.Exit(code)

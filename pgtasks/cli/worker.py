@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from pgtasks.app import App
-from pgtasks.cli.database import DSN_VARIABLE, database, given_dsn
+from pgtasks.cli.database import DSN_VARIABLE, POOLER_VARIABLE, database, given_dsn, given_listen_dsn
 from pgtasks.cli.exits import Terminated
 from pgtasks.cli.options import Dsn
 from pgtasks.errors import ConfigError
@@ -51,11 +51,28 @@ Children = Annotated[int | None, _option("children", "N")]
 ChildMemory = Annotated[int | None, _option("child_memory_mib", "MIB")]
 ChildMaxTasks = Annotated[int | None, _option("child_max_tasks", "N")]
 Processes = Annotated[int | None, _option("processes", "N")]
+StuckMax = Annotated[
+    int | None,
+    typer.Option(
+        "--stuck-max",
+        metavar="N",
+        help="Stuck handlers with which the worker starts afresh, 0 for never.  [default: half of --concurrency]",
+    ),
+]
 Lease = Annotated[float | None, _option("lease_s", "S")]
 SweepInterval = Annotated[float | None, _option("sweep_interval_s", "S")]
 SafetyPoll = Annotated[float | None, _option("safety_poll_s", "S")]
 ShutdownGrace = Annotated[float | None, _option("shutdown_grace_s", "S")]
 Pooler = Annotated[str | None, _option("pooler", "KIND")]
+ListenDsn = Annotated[
+    str | None,
+    typer.Option(
+        "--listen-dsn",
+        metavar="DSN",
+        help="Direct connection string for LISTEN, where the other one leads through a pooler; PGTASKS_LISTEN_DSN when "
+        "not given.",
+    ),
+]
 UseScheduler = Annotated[
     bool | None,
     typer.Option("--scheduler/--no-scheduler", help="Fire cron schedules that are due.  [default: fire them]"),
@@ -109,6 +126,7 @@ def worker(
             "safety_poll_s": safety_poll,
             "shutdown_grace_s": shutdown_grace,
             "pooler": pooler,
+            "listen_dsn": given_listen_dsn(listen_dsn),
             "scheduler": scheduler,
             "drain": drain,
             "log_format": log_format,
@@ -124,6 +142,8 @@ def worker(
     for number in (signal.SIGTERM, signal.SIGHUP):
         # Until the worker listens to them; as process 1 of a container nothing else would end it.
         signal.signal(number, leave)
+    # What the app's handlers enqueue through is the same way.
+    os.environ[POOLER_VARIABLE] = settings.pooler
     loaded = apps.load_app(app)
     with _database_of(loaded, settings.dsn) as (used, is_local):
         logs.configure(settings.log_format, settings.log_level)

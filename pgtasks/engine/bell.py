@@ -66,6 +66,7 @@ from pgtasks.engine.periodic import wait_for_any
 from pgtasks.errors import DatabaseUnavailable
 from pgtasks.store import statements
 from pgtasks.store.listening import Listening
+from pgtasks.store.route import Route
 from pgtasks.store.statements import Bell as Taken
 
 DOZE_S = 0.25
@@ -105,8 +106,12 @@ class Bell:
         notify: Callable[[str], Awaitable[object]],
         on_cancel: Callable[[int], None],
         on_schedules: Callable[[], None],
+        route: Route | None = None,
     ) -> None:
-        """``notify`` sends a notification on a channel from another session, to test the hearing."""
+        """``notify`` sends a notification on a channel from another session, to test the hearing.
+
+        ``route`` is shared with the worker's other connections.
+        """
         self._queues, self._wanted, self._notify, self._on_cancel = frozenset(queues), wanted, notify, on_cancel
         self._on_schedules = on_schedules
         self._sleeping_on: list[str] = []
@@ -123,6 +128,7 @@ class Bell:
             self._heard,
             self._session_lost,
             worker=worker,
+            route=route,
         )
 
     @property
@@ -180,7 +186,8 @@ class Bell:
             self._deaf_said = True
             events.warning(
                 "notifications do not arrive",
-                advice="the DSN seems to lead through a transaction pooler; use --pooler transaction; polling now",
+                advice="the DSN seems to lead through a transaction pooler; use --pooler transaction, and give a "
+                "direct one in --listen-dsn; polling now",
             )
 
     async def fall_asleep(self, queues: Collection[str]) -> Sleep:

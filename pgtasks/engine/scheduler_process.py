@@ -22,22 +22,25 @@ from pgtasks.engine.scheduler import Scheduler
 from pgtasks.engine.worker import SIGNALS
 from pgtasks.store import statements
 from pgtasks.store.link import Link
+from pgtasks.store.route import Route
 
 # How long the statement under way gets to end.
 STOP_S = 5.0
 
 
-def run(dsn: str, *, pooler: str) -> int:
+def run(dsn: str, *, pooler: str, listen_dsn: str = "") -> int:
     """Fire schedules until stopped; gives the process's exit code.
+
+    ``listen_dsn`` is a direct connection string for LISTEN, where ``dsn`` leads through a pooler.
 
     Raises DatabaseUnavailable when the database cannot be reached at the start. Must be called
     in the main thread, which is the one that gets signals.
     """
-    return asyncio.run(_run(dsn, pooler))
+    return asyncio.run(_run(dsn, pooler, listen_dsn))
 
 
-async def _run(dsn: str, pooler: str) -> int:
-    process = SchedulerProcess(dsn, pooler)
+async def _run(dsn: str, pooler: str, listen_dsn: str) -> int:
+    process = SchedulerProcess(dsn, pooler, listen_dsn)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, process.on_signal, number)
@@ -50,19 +53,21 @@ async def _run(dsn: str, pooler: str) -> int:
 class SchedulerProcess:
     """One process that fires schedules."""
 
-    def __init__(self, dsn: str, pooler: str) -> None:
+    def __init__(self, dsn: str, pooler: str, listen_dsn: str) -> None:
         rng = random.Random()
         tag = uuid.uuid4().hex[:12]
-        self._link = Link(dsn, "schedule", worker=tag, pooler=pooler)
+        route = Route()
+        self._link = Link(dsn, "schedule", worker=tag, pooler=pooler, route=route)
         # Of the doorbell only its session is used: it hears that a schedule was changed.
         self._bell = Bell(
-            dsn,
+            listen_dsn or dsn,
             (),
             worker=tag,
-            wanted=pooler == "none",
+            wanted=pooler == "none" or bool(listen_dsn),
             notify=lambda channel: self._link.fetch_all(statements.notify(channel)),
             on_cancel=lambda _task_id: None,
             on_schedules=self._changed,
+            route=route,
         )
         self._scheduler = Scheduler(self._link, rng, lambda: self._bell.hears)
         self._rng = rng

@@ -32,13 +32,16 @@ from pgtasks.engine.heartbeat import Heartbeat, beat_deadline_s
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.maintenance import Sweeper, Tidier
 from pgtasks.engine.periodic import repeat
+from pgtasks.engine.recycling import Recycling
 from pgtasks.engine.scheduler import Scheduler, write_schedules
+from pgtasks.engine.server_watch import ServerWatch
 from pgtasks.engine.slots import Slots
 from pgtasks.engine.supervised import Supervision
 from pgtasks.model import WorkerInfo
 from pgtasks.settings import QUEUE_DEFAULT, QueueSlots, WorkerSettings
 from pgtasks.store import statements
 from pgtasks.store.link import Link
+from pgtasks.store.route import Route
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NAMES_SHOWN = 20
@@ -139,9 +142,19 @@ class Worker:
         self._app, self._settings, self._label, self._rng = app, settings, label, rng
         self.info = _info(worker_id or uuid4(), app, settings, queues)
         tag = self.info.id.hex[:12]
-        self._claim_link = Link(dsn, "claim", worker=tag, pooler=settings.pooler)
-        self._finish_link = Link(dsn, "finish", worker=tag, pooler=settings.pooler)
-        self._schedule_link = Link(dsn, "schedule", worker=tag, pooler=settings.pooler)
+        route, pooler = Route(), settings.pooler
+        self._claim_link = Link(dsn, "claim", worker=tag, pooler=pooler, route=route)
+        self._finish_link = Link(dsn, "finish", worker=tag, pooler=pooler, route=route)
+        self._schedule_link = Link(dsn, "schedule", worker=tag, pooler=pooler, route=route)
+        beat_link = Link(
+            dsn,
+            "heartbeat",
+            worker=tag,
+            pooler=pooler,
+            deadline_s=beat_deadline_s(settings.lease_s),
+            route=route,
+            on_server=ServerWatch().seen,
+        )
         self.switch, self._stop_all = StopSwitch(), asyncio.Event()
         self.on_signal = self.switch.on_signal
         self._registering = False
@@ -151,7 +164,7 @@ class Worker:
         children = ChildOptions(child_command, settings.children, settings.child_max_tasks) if child_command else None
         self.executor = Executor(app, slots, leases, self._completer.add, children)
         self._heartbeat = Heartbeat(
-            Link(dsn, "heartbeat", worker=tag, pooler=settings.pooler, deadline_s=beat_deadline_s(settings.lease_s)),
+            beat_link,
             self.info,
             leases,
             self.executor,
@@ -159,13 +172,14 @@ class Worker:
         )
         self._scheduler = Scheduler(self._schedule_link, rng, lambda: self._bell.hears)
         self._bell = Bell(
-            dsn,
+            settings.listen_dsn or dsn,
             list(self.info.queues),
             worker=tag,
-            wanted=settings.pooler == "none",
+            wanted=pooler == "none" or bool(settings.listen_dsn),
             notify=lambda channel: self._finish_link.fetch_all(statements.notify(channel)),
             on_cancel=self.executor.cancel,
             on_schedules=self._scheduler.changed.set,
+            route=route,
         )
         self._claimer = Claimer(
             self._claim_link,
@@ -182,6 +196,7 @@ class Worker:
         )
         self._sweeper = Sweeper(self._finish_link, self._heartbeat.window, settings.sweep_interval_s, rng)
         self._tidier = Tidier(self._finish_link, rng)
+        self._recycling = Recycling(self.executor, self.switch, 0 if settings.drain else settings.stuck_limit)
         self._departure = Departure(
             self.switch,
             self._finish_link,
@@ -241,7 +256,7 @@ class Worker:
                 ("claim", self._claimer.round, self.switch.asked, None),
                 ("listen", self._bell.keep_session, self._stop_all, self._bell.lost),
                 ("finish", self._completer.flush, self._stop_all, self._completer.arrived),
-                ("watch", self.executor.watch, self._stop_all, None),
+                ("watch", self._recycling.watch, self._stop_all, None),
                 ("sweep", self._sweeper.sweep, self.switch.asked, None),
                 ("tidy", self._tidier.tidy_later, self.switch.asked, None),
                 ("schedule", self._scheduler.round, self.switch.asked, self._scheduler.changed),

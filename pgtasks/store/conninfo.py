@@ -35,8 +35,12 @@ _SESSION = {
     "default_transaction_isolation": r"read\ committed",
     "idle_session_timeout": "0",
     "idle_in_transaction_session_timeout": "15000",
-    "statement_timeout": "15000",
+    "statement_timeout": "10000",
     "lock_timeout": "5000",
+    # The server's half of the same: else it keeps a vanished client, and its locks, for hours.
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
 }
 # Engine connections only: their statements always find their rows by an index. A plan that was
 # cached while the tables were nearly empty must not read a million rows in order later on
@@ -53,10 +57,14 @@ _PLANNER = {
 # The scheduler waits for nobody: what another session keeps locked must not keep the other
 # schedules that are due.
 _SCHEDULE = {**_PLANNER, "lock_timeout": "500"}
+# A stopped process that takes no notifications keeps its backend in the middle of sending them,
+# with a snapshot that holds back vacuum in the whole database; here the server ends it.
+_LISTEN = {**_PLANNER, "tcp_user_timeout": "30000"}
 # A bulk is as slow as the iterable that feeds it.
 _CLIENT = {"idle_in_transaction_session_timeout": "0"}
 _OF_PART: dict[Part, dict[str, str]] = {
-    **dict.fromkeys(("claim", "finish", "heartbeat", "listen"), _PLANNER),
+    **dict.fromkeys(("claim", "finish", "heartbeat"), _PLANNER),
+    "listen": _LISTEN,
     "schedule": _SCHEDULE,
     "client": _CLIENT,
 }

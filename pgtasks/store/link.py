@@ -5,6 +5,13 @@ stalled standby, or a middlebox that swallows packets answers no timeout of its 
 deadline the connection is given up and the outcome is unknown, which every statement here
 survives (they are fenced by leases).
 
+Connecting is no part of that: with several hosts, of which the first is silent, it may take
+longer than a short deadline. A try that was not waited for goes on, and the next statement
+finds its end.
+
+What concerns the server and not only this connection is told to the others of the worker
+(``route``).
+
 Giving up shuts the socket down instead of closing it: whoever waits on it sees the end of the
 stream and ends by its usual way, and its number cannot become another connection's meanwhile.
 """
@@ -15,16 +22,27 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Callable
 from typing import TypeVar
 
 import psycopg
 
 from pgtasks.errors import DatabaseError, DatabaseUnavailable
 from pgtasks.store import conninfo
-from pgtasks.store.session import QUERY_CANCELED, AsyncConnection, Statement, aconnect, afetch_all, is_about_statement
+from pgtasks.store.bounded import DEADLINE_S
+from pgtasks.store.identity import Identity, identify
+from pgtasks.store.route import Route
+from pgtasks.store.session import (
+    QUERY_CANCELED,
+    AsyncConnection,
+    Statement,
+    aconnect,
+    afetch_all,
+    is_about_route,
+    is_about_statement,
+)
 
 R = TypeVar("R")
-STATEMENT_DEADLINE_S = 20.0
 # How long a connection that was given up gets to end; shutting down a socket takes no time.
 _CUT_S = 1.0
 
@@ -39,12 +57,18 @@ class Link:
         *,
         worker: str = "",
         pooler: str = "none",
-        deadline_s: float = STATEMENT_DEADLINE_S,
+        deadline_s: float = DEADLINE_S,
+        route: Route | None = None,
+        on_server: Callable[[Identity], None] | None = None,
     ) -> None:
+        """``route`` is shared by a worker's connections; ``on_server`` is told which server each new one leads to."""
         self._dsn, self._part, self._worker, self._pooler = dsn, part, worker, pooler
         self._deadline_s = deadline_s
         self._connection: AsyncConnection | None = None
+        self._opening: asyncio.Task[AsyncConnection] | None = None
         self._turn = asyncio.Lock()
+        self._route, self._on_server = route or Route(), on_server
+        self._generation = self._route.generation
 
     @property
     def connected(self) -> bool:
@@ -66,7 +90,7 @@ class Link:
             return await self._within(limit_s, statement)
         except DatabaseError as error:
             if not is_about_statement(error):
-                await self.close()
+                await self._drop(error)
             raise
         finally:
             self._turn.release()
@@ -77,16 +101,57 @@ class Link:
         return rows[0] if rows else None
 
     async def close(self) -> None:
-        """Close the connection, if one is open; the next use opens another."""
+        """Close the connection, and end a try to open one; the next use opens another."""
+        opening, self._opening = self._opening, None
+        if opening is not None:
+            opening.add_done_callback(_close_late)
+            opening.cancel()
+            await asyncio.wait({opening}, timeout=_CUT_S)
+        await self._drop()
+
+    async def _drop(self, error: DatabaseError | None = None) -> None:
+        """Close the connection; if an error spoke of its server, so do the other connections."""
         connection, self._connection = self._connection, None
-        if connection is not None:
-            with contextlib.suppress(psycopg.Error):
-                await connection.close()
+        if connection is None:
+            return
+        if error is not None and is_about_route(error):
+            self._route.leave(self._generation)
+        with contextlib.suppress(psycopg.Error):
+            await connection.close()
 
     async def _run(self, statement: Statement[R]) -> list[R]:
+        if self._connection is not None and self._generation != self._route.generation:
+            await self._drop()
         if self._connection is None or self._connection.closed:
-            self._connection = await aconnect(self._dsn, self._part, worker=self._worker, pooler=self._pooler)
+            self._connection = await self._open()
         return await afetch_all(self._connection, statement)
+
+    async def _open(self) -> AsyncConnection:
+        """Connect; first wait for the try that an earlier statement did not wait for, if there is one."""
+        if self._opening is not None:
+            with contextlib.suppress(DatabaseError):
+                return await self._opened(self._opening)
+        self._generation = self._route.generation
+        self._opening = asyncio.create_task(self._connect())
+        return await self._opened(self._opening)
+
+    async def _opened(self, opening: asyncio.Task[AsyncConnection]) -> AsyncConnection:
+        try:
+            return await asyncio.shield(opening)
+        finally:
+            if opening.done() and self._opening is opening:
+                self._opening = None
+
+    async def _connect(self) -> AsyncConnection:
+        connection = await aconnect(self._dsn, self._part, worker=self._worker, pooler=self._pooler)
+        if self._on_server is None:
+            return connection
+        try:
+            self._on_server(await identify(connection))
+        except BaseException:
+            connection.pgconn.finish()
+            raise
+        return connection
 
     async def _within(self, limit_s: float, statement: Statement[R]) -> list[R]:
         """Wait for a statement, and give the connection up past the limit, whatever psycopg waits for."""
@@ -106,7 +171,7 @@ class Link:
     async def _give_up(self, work: asyncio.Future[list[R]]) -> None:
         connection, self._connection = self._connection, None
         if connection is None or connection.closed:
-            work.cancel()  # It is still connecting.
+            work.cancel()  # It is still connecting, which goes on.
         else:
             shut_down(connection.fileno())
         done, _ = await asyncio.wait({work}, timeout=_CUT_S)
@@ -114,6 +179,12 @@ class Link:
             work.cancel()
         elif not work.cancelled():
             work.exception()  # Seen, so that asyncio does not report it as forgotten.
+
+
+def _close_late(opening: asyncio.Task[AsyncConnection]) -> None:
+    """Close a connection that nobody wants any more when it comes."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().pgconn.finish()
 
 
 def shut_down(descriptor: int) -> None:

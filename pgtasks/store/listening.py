@@ -16,9 +16,10 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import sql
 
-from pgtasks.errors import DatabaseUnavailable
+from pgtasks.errors import DatabaseError, DatabaseUnavailable
 from pgtasks.store.link import shut_down
-from pgtasks.store.session import AsyncConnection, Statement, aconnect, afetch_all, translated
+from pgtasks.store.route import Route
+from pgtasks.store.session import AsyncConnection, Statement, aconnect, afetch_all, is_about_route, translated
 
 R = TypeVar("R")
 OnNotification = Callable[[str, str], None]
@@ -38,8 +39,12 @@ class Listening:
         on_lost: Callable[[], None],
         *,
         worker: str,
+        route: Route | None = None,
     ) -> None:
+        """``route`` is shared with the worker's other connections: when it is left, this session ends."""
         self._dsn, self._channels, self._worker = dsn, channels, worker
+        self._route, self._follows = route or Route(), False
+        self._generation = self._route.generation
         self._on_notification, self._on_lost = on_notification, on_lost
         self._connection: AsyncConnection | None = None
         # The loop is told by number whom to forget: a broken connection no longer knows its own.
@@ -54,6 +59,8 @@ class Listening:
     async def open(self) -> None:
         """Connect and listen; raises DatabaseUnavailable."""
         await self.close()
+        self._follow_route()
+        self._generation = self._route.generation
         connection = await aconnect(self._dsn, "listen", worker=self._worker)
         try:
             connection.add_notify_handler(lambda note: self._on_notification(note.channel, note.payload))
@@ -63,6 +70,17 @@ class Listening:
             raise
         self._connection = connection
         self._watch()
+
+    def _follow_route(self) -> None:
+        if not self._follows:
+            self._follows = True
+            loop = asyncio.get_running_loop()
+            self._route.on_left(lambda: _call(loop, self._leave))
+
+    def _leave(self) -> None:
+        """End the session, whatever it is doing: the end of its stream is noticed as any other."""
+        if self.connected and self._connection is not None and self._generation != self._route.generation:
+            shut_down(self._connection.fileno())
 
     async def _listen(self, connection: AsyncConnection) -> None:
         with translated(self._dsn):
@@ -79,9 +97,11 @@ class Listening:
             self._unwatch()
             try:
                 return await _in_time(connection, afetch_all(connection, statement))
-            except BaseException:
+            except BaseException as error:
                 # Whatever went wrong, nobody can tell which locks the session holds now.
                 self._lose()
+                if isinstance(error, DatabaseError) and is_about_route(error):
+                    self._route.leave(self._generation)
                 raise
             finally:
                 self._watch()
@@ -115,10 +135,15 @@ class Listening:
                 encoding = connection.info.encoding
                 self._on_notification(note.relname.decode(encoding, "replace"), note.extra.decode(encoding, "replace"))
         except psycopg.Error:
-            self._lose()
+            self._break()
             return
         if connection.closed:
-            self._lose()
+            self._break()
+
+    def _break(self) -> None:
+        """Lose the session, and leave the route with it: the others may stand on the same broken ground."""
+        self._lose()
+        self._route.leave(self._generation)
 
     def _lose(self) -> None:
         self._unwatch()
@@ -145,6 +170,11 @@ async def _in_time(connection: AsyncConnection, work: Coroutine[Any, Any, R]) ->
     if not done:
         raise DatabaseUnavailable("no answer on the listening connection")
     return task.result()
+
+
+def _call(loop: asyncio.AbstractEventLoop, work: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # Its loop has ended.
+        loop.call_soon_threadsafe(work)
 
 
 def _seen(task: asyncio.Task[Any]) -> None:

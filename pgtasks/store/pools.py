@@ -1,5 +1,8 @@
 """The connections a program enqueues through: one pool for all its threads, one per event loop.
 
+One that breaks, or meets a server that is read-only or ends, takes the free ones with it: they lead
+to the same server.
+
 Small on purpose. Nothing runs in the background, so there is no thread that a fork loses and no
 task that keeps an event loop from ending: a connection is opened when one is asked for and none
 is free, tried when it lay unused for long enough to have died, and closed when it lay longer.
@@ -32,6 +35,7 @@ from pgtasks.store.session import (
     afetch_all,
     connect,
     fetch_all,
+    is_about_route,
     is_about_statement,
 )
 from pgtasks.store.statements import clock
@@ -110,6 +114,8 @@ class ThreadPool:
             except DatabaseError as error:
                 if not is_about_statement(error):
                     connection.close()
+                if is_about_route(error):
+                    self.close()
                 raise
             finally:
                 for stale in self._shelf.put(connection, time.monotonic()):
@@ -158,6 +164,8 @@ class LoopPool:
             except DatabaseError as error:
                 if not is_about_statement(error):
                     await connection.close()
+                if is_about_route(error):
+                    await self.close()
                 raise
             finally:
                 for stale in self._shelf.put(connection, time.monotonic()):
@@ -200,7 +208,7 @@ class _Kept(NamedTuple):
 class Pools:
     """The pools of one app, made when first used."""
 
-    def __init__(self, dsn: Callable[[], str], pooler: str = "none") -> None:
+    def __init__(self, dsn: Callable[[], str], pooler: Callable[[], str]) -> None:
         self._dsn, self._pooler = dsn, pooler
         self._begin()
         _all_pools.add(self)
@@ -214,7 +222,7 @@ class Pools:
         """Lend a connection to this thread; raises DatabaseUnavailable when there is none."""
         with self._lock:
             if self._threads is None:
-                self._threads = ThreadPool(self._dsn(), self._pooler)
+                self._threads = ThreadPool(self._dsn(), self._pooler())
             return self._threads.lend()
 
     @asynccontextmanager
@@ -229,7 +237,7 @@ class Pools:
         for ended in [one for one in list(self._loops) if one.is_closed()]:
             # It was closed without shutdown_asyncgens(); without its pool, its connections are closed.
             del self._loops[ended]
-        pool = LoopPool(self._dsn(), self._pooler)
+        pool = LoopPool(self._dsn(), self._pooler())
         kept = self._loops[loop] = _Kept(pool, self._closed_with(loop, pool))
         await anext(kept.keeper)
         return kept

@@ -18,6 +18,7 @@ from psycopg.rows import args_row
 
 from pgtasks.errors import ConfigError, DatabaseError, DatabaseUnavailable, SchemaMissing
 from pgtasks.store import conninfo
+from pgtasks.store.bounded import DEADLINE_S, BoundedAsyncConnection, BoundedConnection
 
 R = TypeVar("R")
 SyncConnection: TypeAlias = psycopg.Connection[Any]
@@ -52,6 +53,8 @@ _ABOUT_STATEMENT = (*_ABOUT_DATA, "40", "55")
 # Conditions of a server, a session, a role or a schema, which concern all rows alike.
 _ABOUT_SERVER = ("08", "0A", "25", "26", "28", "3D", "3F", "42", "53", "57", "F0")
 _OUT_OF_MEMORY = "53200"
+# Read-only, shut down, crashed, not accepting connections.
+_WRONG_SERVER = {"25006", "57P01", "57P02", "57P03"}
 _NOT_NULL, _CHECK = "23502", "23514"
 QUERY_CANCELED = "57014"
 _UNANSWERED = "check that PostgreSQL runs there, and the connection string (PGTASKS_DSN, --dsn or App(dsn=…))"
@@ -75,12 +78,22 @@ class Statement(Generic[R]):
     row: Callable[..., R] = as_tuple
 
 
-def connect(dsn: str, part: conninfo.Part, *, worker: str = "", pooler: str = "none") -> SyncConnection:
-    """Open a connection in autocommit mode; raises DatabaseUnavailable or ConfigError."""
+def connect(
+    dsn: str,
+    part: conninfo.Part,
+    *,
+    worker: str = "",
+    pooler: str = "none",
+    deadline_s: float | None = DEADLINE_S,
+) -> SyncConnection:
+    """Open a connection in autocommit mode; raises DatabaseUnavailable or ConfigError.
+
+    ``deadline_s`` is how long it waits for each answer, None for as long as it takes.
+    """
     text = conninfo.complete(dsn, part, worker=worker, pooler=pooler)
     try:
         with translated(dsn):
-            connection = psycopg.connect(text, autocommit=True)
+            connection = BoundedConnection.connect(text, autocommit=True)
     except DatabaseUnavailable as error:
         # Only here: a worker that runs, and connects anew, waits until its service file is back.
         wrong = conninfo.misuse(str(error.__cause__))
@@ -88,6 +101,7 @@ def connect(dsn: str, part: conninfo.Part, *, worker: str = "", pooler: str = "n
             raise
         raise ConfigError(f"the connection string, or a PG… variable beside it, cannot be used: {wrong}") from error
     _prepare_for(connection, pooler)
+    connection.deadline_s = deadline_s
     return connection
 
 
@@ -95,7 +109,7 @@ async def aconnect(dsn: str, part: conninfo.Part, *, worker: str = "", pooler: s
     """Open a connection in autocommit mode; raises DatabaseUnavailable or ConfigError."""
     text = conninfo.complete(dsn, part, worker=worker, pooler=pooler)
     with translated(dsn):
-        connection = await psycopg.AsyncConnection.connect(text, autocommit=True)
+        connection = await BoundedAsyncConnection.connect(text, autocommit=True)
     _prepare_for(connection, pooler)
     return connection
 
@@ -188,6 +202,13 @@ def is_about_server(error: DatabaseError) -> bool:
     if error.sqlstate is None:
         return isinstance(error, DatabaseUnavailable)
     return error.sqlstate not in {QUERY_CANCELED, _OUT_OF_MEMORY} and error.sqlstate[:2] in _ABOUT_SERVER
+
+
+def is_about_route(error: DatabaseError) -> bool:
+    """Tell whether an open connection broke or leads to a server that does not serve: read-only, ending, starting."""
+    if error.sqlstate is None:
+        return isinstance(error, DatabaseUnavailable)
+    return error.sqlstate in _WRONG_SERVER or error.sqlstate[:2] == "08"
 
 
 def is_about_time(error: DatabaseError) -> bool:
