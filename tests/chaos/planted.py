@@ -1,0 +1,293 @@
+"""Bugs that are planted on purpose, to show that the suite would see them.
+
+Each is a monkeypatch; the product has no hook for them. `python -m tests.chaos.planted NAME worker …`
+is `pgtasks worker …` with the bug. A bug of producers is planted where they run, one of the schema in
+the database. A plant whose place is not found any more raises at once: a bug that was not planted
+would otherwise pass for one that was not seen.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import cache
+from typing import Any, LiteralString
+from unittest import mock
+
+import psycopg
+
+from pgtasks import client
+from pgtasks.engine import completer, cursor, executor, leases
+from pgtasks.outcome import Completed
+from pgtasks.store import sql_files, statements
+
+# For one SQL file: what to look for, a regular expression, and what to put in its place.
+Edits = Mapping[str, Sequence[tuple[str, str]]]
+
+
+@dataclass(frozen=True)
+class Plant:
+    """One bug: how it is planted, what has to strike for it to show, and which invariants must see it."""
+
+    sentence: str
+    seen_by: tuple[str, ...]
+    faults: tuple[str, ...] = ()
+    mix: Mapping[str, float] = field(default_factory=lambda: {"quick": 3, "brief": 3})
+    edits: Edits = field(default_factory=dict)
+    patch: Callable[[], None] | None = None
+    producers: Mapping[str, Any] = field(default_factory=dict)
+    database: LiteralString = ""
+    duration_s: float = 4.0
+    drain_s_max: float = 15.0
+
+
+def plant(name: str) -> None:
+    """Plant a bug in this process, which is a worker's."""
+    bug = PLANTS[name]
+    if bug.edits:
+        edit_sql(bug.edits)
+    if bug.patch is not None:
+        bug.patch()
+
+
+def edit_sql(edits: Edits) -> None:
+    """Let every module read these SQL files as edited; raises LookupError when there is nothing to edit."""
+    original = sql_files.sql
+
+    @cache
+    def edited(name: str) -> str:
+        text = original(name)
+        for pattern, replacement in edits.get(name, ()):
+            text, count = re.subn(pattern, replacement, text)
+            if not count:
+                raise LookupError(f"{name}.sql has no {pattern!r} any more: plant this bug in another way")
+        return text
+
+    for name in edits:
+        edited(name)
+    for module in list(sys.modules.values()):
+        if getattr(module, "sql", None) is original:
+            setattr(module, "sql", edited)  # noqa: B010 - a module has no such attribute by type
+
+
+@contextmanager
+def in_producers(name: str | None) -> Iterator[None]:
+    """Plant a bug of producers in this process, for a while."""
+    with mock.patch.multiple(client, **dict(PLANTS[name].producers)) if name and PLANTS[name].producers else _nothing():
+        yield
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def in_database(name: str | None, dsn: str) -> None:
+    """Plant a bug of the schema."""
+    if name and PLANTS[name].database:
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(PLANTS[name].database)
+
+
+def _complete_before_run() -> None:
+    start = executor.Executor.start
+
+    def early(self: executor.Executor, queue: str, tasks: Any) -> None:
+        before = set(self._running)
+        start(self, queue, tasks)
+        fresh = [attempt for attempt in self._running if attempt not in before]
+        self._on_outcomes([(attempt, Completed()) for attempt in fresh])
+
+    setattr(executor.Executor, "start", early)  # noqa: B010 - mypy refuses to assign to a method
+
+
+def _drop_on_error() -> None:
+    async def instead(self: completer.Completer, batch: Any, error: Exception) -> list[Any]:
+        return []
+
+    setattr(completer.Completer, "_instead", instead)  # noqa: B010 - as above
+
+
+def _never_look_back() -> None:
+    def never(self: cursor.Cursor, now: float) -> bool:
+        return not self._lanes
+
+    def far(self: cursor.Cursor, now: float) -> float:
+        return 1e6 if self._lanes else 0.0
+
+    for name, bug in {"rescan_due": never, "rescan_in_s": far, "near_in_s": far}.items():
+        setattr(cursor.Cursor, name, bug)
+    setattr(cursor, "LAG", timedelta(0))  # noqa: B010 - as above
+
+
+def _swap_results() -> None:
+    complete = statements.complete
+
+    def swapped(worker_id: Any, tasks: Any, outcomes: Sequence[Completed], emptied: Any) -> Any:
+        return complete(worker_id, tasks, [*outcomes[1:], outcomes[0]], emptied)
+
+    setattr(statements, "complete", swapped)  # noqa: B010 - mypy refuses to assign to a function
+
+
+def _stop_without_release() -> None:
+    for name in ("stop_all", "abandon_all"):
+        setattr(executor.Executor, name, lambda self: None)
+    running = vars(executor.Executor)["running"].fget
+
+    def gone(self: executor.Executor) -> int:
+        return int(running(self)) if self.accepting else 0
+
+    setattr(executor.Executor, "running", property(gone))  # noqa: B010 - as above
+
+
+def _trust_for_ever() -> None:
+    setattr(leases.Leases, "untrusted", lambda self, now: leases.Untrusted(set(), set()))  # noqa: B010 - as above
+    setattr(executor.Executor, "lose", lambda self, lease_ids, why: None)  # noqa: B010 - as above
+    setattr(executor.Executor, "lose_tasks", lambda self, tasks, why: None)  # noqa: B010 - as above
+
+
+_CLAIMS = ("tasks_claim", "tasks_rescan")
+_PAUSES = ("pause_worker",)
+_KILLS = ("kill_worker",)
+_THREADS = {"brief": 1.0}
+
+PLANTS: dict[str, Plant] = {
+    "unfenced_complete": Plant(
+        "a completion is accepted from whoever sends it",
+        ("I4", "I11"),
+        _PAUSES,
+        _THREADS,
+        {"tasks_complete": [(r"t\.id = f\.id AND t\.lease_id = f\.lease_id", "t.id = f.id")]},
+        duration_s=10,
+    ),
+    "unfenced_retry": Plant(
+        "a failure is accepted from whoever sends it",
+        ("I3", "I4", "I7"),
+        _PAUSES,
+        {"doomed": 1},
+        {"tasks_retry": [(r"f\.id = t\.id AND f\.lease_id = t\.lease_id", "f.id = t.id")]},
+        duration_s=10,
+    ),
+    "zombie_not_refused": Plant(
+        "a worker that was paused neither notices nor is refused",
+        ("I4", "I7", "I11"),
+        _PAUSES,
+        {"lasting": 1, "brief": 3},
+        {"tasks_complete": [(r"t\.id = f\.id AND t\.lease_id = f\.lease_id", "t.id = f.id")]},
+        _trust_for_ever,
+        duration_s=10,
+    ),
+    "no_skip_locked": Plant(
+        "claims neither lock what they take nor skip what is locked",
+        ("I3", "I7"),
+        edits={name: [(r"FOR NO KEY UPDATE OF t SKIP LOCKED", "")] for name in _CLAIMS},
+    ),
+    "sweep_ignores_attempts": Plant(
+        "a task whose worker is lost is queued again, however often that happened",
+        ("I6",),
+        mix={"poison": 1, "quick": 20},
+        edits={"leases_sweep": [(r"WHEN t\.attempt >= [^\n]* THEN 'dead'", "WHEN false THEN 'dead'")]},
+    ),
+    "sweep_forgets_record": Plant(
+        "a lost attempt leaves no record",
+        ("I7", "I13"),
+        _KILLS,
+        {"lasting": 1},
+        {"leases_sweep": [(r"(h\.queue, h\.name, h\.claimed_at\s+FROM held AS h)", r"\1 WHERE false")]},
+    ),
+    "sweep_loses_tasks": Plant(
+        "the tasks of a lost worker are deleted",
+        ("I1",),
+        _KILLS,
+        {"lasting": 1},
+        {"leases_sweep": [(r"ELSE 'queued'", "ELSE 'gone'")]},
+    ),
+    "sweep_ignores_expiry": Plant(
+        "leases are swept before they expire",
+        ("I16",),
+        mix={"lasting": 1},
+        edits={"leases_sweep": [(r"l\.expires_at < clock_timestamp\(\) AND", "")]},
+    ),
+    "heartbeat_never_renews": Plant(
+        "heartbeats are answered, and renew nothing",
+        ("I16",),
+        mix={"lasting": 1},
+        edits={"workers_beat": [(r"SET expires_at = [^\n]*", "SET expires_at = l.expires_at")]},
+    ),
+    "release_charges_attempt": Plant(
+        "a task that is given back is charged for it",
+        ("I7",),
+        mix={"snoozing": 1},
+        edits={"tasks_release": [(r"attempt = greatest\(t\.attempt - 1, 0\),", "")]},
+    ),
+    "stop_without_release": Plant(
+        "a worker that stops leaves its tasks to the sweep",
+        ("I12",),
+        mix={"lasting": 1},
+        patch=_stop_without_release,
+    ),
+    "complete_before_run": Plant(
+        "a task is completed before it runs",
+        ("I11",),
+        _KILLS,
+        patch=_complete_before_run,
+    ),
+    "completion_dropped_on_error": Plant(
+        "an outcome that cannot be written is forgotten",
+        ("I1",),
+        ("terminate_sessions",),
+        patch=_drop_on_error,
+        drain_s_max=8,
+    ),
+    "completed_twice": Plant(
+        "a completion writes two rows of history",
+        ("I5",),
+        edits={"tasks_complete": [(r"(d\.note, d\.headers\s+FROM done AS d)", r"\1 CROSS JOIN generate_series(1, 2)")]},
+    ),
+    "results_swapped": Plant(
+        "a batch gives each task the result of its neighbour",
+        ("I11",),
+        patch=_swap_results,
+    ),
+    "cursor_never_looks_back": Plant(
+        "what was committed late, behind the cursor, is not looked for",
+        ("I1",),
+        patch=_never_look_back,
+        drain_s_max=8,
+    ),
+    "cron_without_unique": Plant(
+        "schedulers look whether a slot was fired, and nothing keeps two of them from firing it",
+        ("I8",),
+        edits={
+            "schedules_fire": [
+                (r"AND p\.expected IS NOT DISTINCT FROM s\.next_fire", ""),
+                (r"FOR NO KEY UPDATE OF s SKIP LOCKED", ""),
+                (r"WHERE NOT %\(locked\)s OR", "WHERE NOT %(locked)s OR true OR"),
+            ]
+        },
+        database="ALTER TABLE pgtasks.schedule_fires DROP CONSTRAINT schedule_fires_pkey",
+        duration_s=8,
+    ),
+    "enqueue_autocommits": Plant(
+        "an enqueue does not use the connection that it is given",
+        ("I2",),
+        producers={"_sync": lambda connection: None},
+    ),
+    "unique_key_ignored": Plant(
+        "a unique key is not written",
+        ("I9",),
+        mix=_THREADS,
+        database="""
+            DROP INDEX pgtasks.tasks_unique_key;
+            CREATE UNIQUE INDEX tasks_unique_key ON pgtasks.tasks ((unique_key || id)) WHERE unique_key IS NOT NULL""",
+    ),
+}
+
+
+if __name__ == "__main__":
+    from pgtasks.cli import main
+
+    plant(sys.argv.pop(1))
+    main()
