@@ -26,22 +26,20 @@ from pgtasks.engine.bell import Bell
 from pgtasks.engine.children import ChildOptions
 from pgtasks.engine.claimer import Claimer
 from pgtasks.engine.completer import Completer
+from pgtasks.engine.connections import Connections
 from pgtasks.engine.departure import EXIT_INTERRUPTED, EXIT_OK, Departure, StopSwitch
 from pgtasks.engine.executor import Executor
-from pgtasks.engine.heartbeat import Heartbeat, beat_deadline_s
+from pgtasks.engine.heartbeat import Heartbeat
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.maintenance import Sweeper, Tidier
 from pgtasks.engine.periodic import repeat
 from pgtasks.engine.recycling import Recycling
 from pgtasks.engine.scheduler import Scheduler, write_schedules
-from pgtasks.engine.server_watch import ServerWatch
 from pgtasks.engine.slots import Slots
 from pgtasks.engine.supervised import Supervision
 from pgtasks.model import WorkerInfo
 from pgtasks.settings import QUEUE_DEFAULT, QueueSlots, WorkerSettings
 from pgtasks.store import statements
-from pgtasks.store.link import Link
-from pgtasks.store.route import Route
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NAMES_SHOWN = 20
@@ -137,52 +135,33 @@ class Worker:
         child_command: Sequence[str] = (),
     ) -> None:
         queues = settings.queues or _queues_of(app)
-        dsn = settings.dsn or app.dsn
         rng = random.Random()
         self._app, self._settings, self._label, self._rng = app, settings, label, rng
         self.info = _info(worker_id or uuid4(), app, settings, queues)
         tag = self.info.id.hex[:12]
-        route, pooler = Route(), settings.pooler
-        self._claim_link = Link(dsn, "claim", worker=tag, pooler=pooler, route=route)
-        self._finish_link = Link(dsn, "finish", worker=tag, pooler=pooler, route=route)
-        self._schedule_link = Link(dsn, "schedule", worker=tag, pooler=pooler, route=route)
-        beat_link = Link(
-            dsn,
-            "heartbeat",
-            worker=tag,
-            pooler=pooler,
-            deadline_s=beat_deadline_s(settings.lease_s),
-            route=route,
-            on_server=ServerWatch().seen,
-        )
+        links = self._links = Connections(settings.dsn or app.dsn, settings, tag)
         self.switch, self._stop_all = StopSwitch(), asyncio.Event()
         self.on_signal = self.switch.on_signal
         self._registering = False
         slots = Slots(settings.concurrency, queues)
         leases = Leases(settings.lease_s)
-        self._completer = Completer(self._finish_link, self.info.id, leases, settings.concurrency // 2)
+        self._completer = Completer(links.finish, self.info.id, leases, settings.concurrency // 2)
         children = ChildOptions(child_command, settings.children, settings.child_max_tasks) if child_command else None
         self.executor = Executor(app, slots, leases, self._completer.add, children)
-        self._heartbeat = Heartbeat(
-            beat_link,
-            self.info,
-            leases,
-            self.executor,
-            random.Random(),
-        )
-        self._scheduler = Scheduler(self._schedule_link, rng, lambda: self._bell.hears)
+        self._heartbeat = Heartbeat(links.heartbeat, self.info, leases, self.executor, random.Random())
+        self._scheduler = Scheduler(links.schedule, rng, lambda: self._bell.hears)
         self._bell = Bell(
-            settings.listen_dsn or dsn,
+            links.listen_dsn,
             list(self.info.queues),
             worker=tag,
-            wanted=pooler == "none" or bool(settings.listen_dsn),
-            notify=lambda channel: self._finish_link.fetch_all(statements.notify(channel)),
+            wanted=links.listens,
+            notify=lambda channel: links.finish.fetch_all(statements.notify(channel)),
             on_cancel=self.executor.cancel,
             on_schedules=self._scheduler.changed.set,
-            route=route,
+            route=links.route,
         )
         self._claimer = Claimer(
-            self._claim_link,
+            links.claim,
             self._bell,
             settings=settings,
             worker_id=self.info.id,
@@ -194,12 +173,12 @@ class Worker:
             stop=self.switch.asked,
             rng=rng,
         )
-        self._sweeper = Sweeper(self._finish_link, self._heartbeat.window, settings.sweep_interval_s, rng)
-        self._tidier = Tidier(self._finish_link, rng)
+        self._sweeper = Sweeper(links.finish, self._heartbeat.window, settings.sweep_interval_s, rng)
+        self._tidier = Tidier(links.finish, rng)
         self._recycling = Recycling(self.executor, self.switch, 0 if settings.drain else settings.stuck_limit)
         self._departure = Departure(
             self.switch,
-            self._finish_link,
+            links.finish,
             self.info.id,
             claimer=self._claimer,
             executor=self.executor,
@@ -239,12 +218,12 @@ class Worker:
             await self._departure.sign_off()
 
     async def _introduce(self) -> None:
-        await self._finish_link.fetch_all(
+        await self._links.finish.fetch_all(
             statements.upsert_types([handler.as_type() for handler in self._app.handlers.values()])
         )
         self._registering = True
-        await self._finish_link.fetch_all(statements.register(self.info))
-        await write_schedules(self._finish_link, self._app, self._label)
+        await self._links.finish.fetch_all(statements.register(self.info))
+        await write_schedules(self._links.finish, self._app, self._label)
         await self._tidier.tidy()
 
     async def work(self) -> int:
@@ -316,9 +295,7 @@ class Worker:
         self._heartbeat.stop()
         self.executor.close()
         await self._bell.close()
-        await self._claim_link.close()
-        await self._finish_link.close()
-        await self._schedule_link.close()
+        await self._links.close()
 
 
 def _info(id: UUID, app: App, settings: WorkerSettings, queues: tuple[QueueSlots, ...]) -> WorkerInfo:

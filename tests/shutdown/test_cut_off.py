@@ -41,7 +41,7 @@ class _Slow:
     """Holds the answers of a worker's claims back, for good, from a moment on."""
 
     def __init__(self, worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._link = worker._claim_link  # noqa: SLF001 - there is no other way to hold its answers back
+        self._link = worker._links.claim  # noqa: SLF001 - there is no other way to hold its answers back
         self._real, self.held, self.look_fails = self._link.fetch_all, 0, False
         monkeypatch.setattr(self._link, "fetch_all", self._fetch_all)
 
