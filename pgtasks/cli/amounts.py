@@ -44,3 +44,12 @@ def age(seconds: float | None) -> str:
     if whole < _DAY_S:
         return f"{whole // _HOUR_S}h{whole % _HOUR_S // _MINUTE_S:02d}m"
     return f"{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02d}h"
+
+
+def late(seconds: float | None) -> str:
+    """Give how late something was: 8ms, 2.5s, 3m12s; a clock that was set back makes nothing early."""
+    if seconds is None:
+        return "-"
+    if seconds >= 10:  # noqa: PLR2004 - from here on decimals say nothing
+        return age(seconds)
+    return f"{seconds:.1f}s" if seconds >= 1 else f"{max(0.0, seconds) * 1000:.0f}ms"

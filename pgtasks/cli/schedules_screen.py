@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pgtasks.cli import render
-from pgtasks.cli.amounts import age, number
+from pgtasks.cli.amounts import age, late, number
 from pgtasks.cli.options import as_typed
 from pgtasks.cli.output import RawJson, print_json
 from pgtasks.cron import CronSchedule
@@ -71,7 +71,7 @@ def _cells(row: ScheduleRow) -> Iterator[Text]:
     yield Text(shown, style=_STATE_STYLES[shown])
     yield Text(_ahead(row.next_fire, row.now), style="red" if shown == "overdue" else "")
     yield Text("-" if row.last_fire is None else f"{age(_seconds(row.now - row.last_fire))} ago")
-    yield Text(_late(row.lateness_s))
+    yield Text(late(row.lateness_s))
     yield Text(number(row.missed_fires), style="red" if row.missed_fires else "dim")
     yield Text(number(row.skipped), style="yellow" if row.skipped else "dim")
 
@@ -80,12 +80,6 @@ def _ahead(then: datetime | None, now: datetime) -> str:
     if then is None:
         return "-"
     return f"in {age(_seconds(then - now))}" if then > now else f"{age(_seconds(now - then))} over"
-
-
-def _late(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    return f"{max(0.0, seconds) * 1000:.0f}ms" if seconds < 10 else age(seconds)  # noqa: PLR2004 - then ms are noise
 
 
 def _seconds(span: timedelta) -> float:
@@ -145,7 +139,7 @@ def _facts(one: ScheduleDetails, meaning: str) -> Iterator[tuple[str, Text | str
     yield "next fire", f"{render.moment(one.next_fire)} ({_ahead(one.next_fire, one.now)})" if one.next_fire else "-"
     yield "last fire", render.moment(one.last_fire)
     if one.lateness_s is not None:
-        yield "lateness", _late(one.lateness_s)
+        yield "lateness", late(one.lateness_s)
     yield "within a day", f"{one.fired:,} fired, {one.missed_fires:,} missed, {one.skipped:,} skipped"
     yield "created", render.moment(one.created_at)
     yield "changed", render.moment(one.updated_at)
@@ -161,7 +155,7 @@ def _source(one: ScheduleDetails) -> str:
 def show_history(rows: list[FireRow], *, limit: int, as_json: bool) -> None:
     """Print fires."""
     if as_json:
-        print_json({"fires": [{**row._asdict(), "lateness_s": round(row.lateness_s, 6)} for row in rows]})
+        print_json({"fires": [_fire_document(row) for row in rows]})
         return
     if not rows:
         sys.stderr.write("it has not fired yet\n")
@@ -178,11 +172,17 @@ def show_history(rows: list[FireRow], *, limit: int, as_json: bool) -> None:
     for row in rows:
         table.add_row(
             Text(render.moment(row.fire_time)),
-            render.safe(row.outcome.replace("_", " "), _OUTCOME_STYLES.get(row.outcome, "")),
-            Text(_late(row.lateness_s)),
+            render.safe(
+                "backfilled" if row.backfilled else row.outcome.replace("_", " "), _OUTCOME_STYLES.get(row.outcome, "")
+            ),
+            Text(late(row.lateness_s)),
             render.safe(row.task_id),
             Text("-", style="dim") if row.status is None else render.status(row.status),
         )
     render.draw(table)
     if len(rows) == limit and sys.stdout.isatty():
         sys.stderr.write(f"the latest {limit:,}; --limit shows more\n")
+
+
+def _fire_document(row: FireRow) -> dict[str, Any]:
+    return {**row._asdict(), "lateness_s": None if row.lateness_s is None else round(row.lateness_s, 6)}

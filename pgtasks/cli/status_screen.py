@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from pgtasks.cli import render
-from pgtasks.cli.amounts import age, number, rate
+from pgtasks.cli.amounts import age, late, number, rate
 from pgtasks.cli.database import connected, connection_to, database
 from pgtasks.cli.exits import message_of, without_passwords
 from pgtasks.cli.output import print_json
@@ -19,6 +19,7 @@ from pgtasks.cli.warnings import Warned, warnings_of
 from pgtasks.errors import DatabaseUnavailable
 from pgtasks.store.overview import EXACT_ROWS_MAX, QUEUES_MAX, Overview, QueueCounts, read_overview
 from pgtasks.store.reading import WorkerRow
+from pgtasks.store.schedule_reading import FiresRow
 
 # More are listed by `pgtasks queues list`, and up to overview.QUEUES_MAX in JSON.
 SCREEN_QUEUES_MAX = 40
@@ -182,7 +183,23 @@ def _schedules(overview: Overview) -> Text:
     if found.next_fire is not None:
         ahead_s = (found.next_fire - now) / timedelta(seconds=1)
         line.append(f"; the next fires {'now' if ahead_s < 1 else f'in {age(ahead_s)}'}")
+    return line.append_text(_fires(overview))
+
+
+def _fires(overview: Overview) -> Text:
+    """Say what became of the slots of a day, or of as many as were counted."""
+    found, now = overview.fires, overview.server.now
+    span = age((now - found.since) / timedelta(seconds=1)) if found.limited else "24h"
+    line = Text(f"\nwithin {span}: {found.fired:,} fired")
+    line.append(f", {found.missed:,} missed", style="red" if found.missed else "")
+    line.append(f", {found.skipped:,} skipped", style="yellow" if found.skipped else "")
+    if found.late_s is not None:
+        line.append(f"; at most {late(found.late_s)} late")
     return line
+
+
+def _last_day(found: FiresRow) -> dict[str, Any]:
+    return {**found._asdict(), "late_s": None if found.late_s is None else round(found.late_s, 3)}
 
 
 # --- JSON ---
@@ -193,7 +210,7 @@ def document(overview: Overview) -> dict[str, Any]:
     return {
         "queues": [queue_document(overview, queue) for queue in overview.queues[:QUEUES_MAX]],
         "workers": [worker_document(worker, overview.server.now) for worker in overview.workers],
-        "schedules": overview.schedules._asdict(),
+        "schedules": {**overview.schedules._asdict(), "last_day": _last_day(overview.fires)},
         "warnings": [one.as_json() for one in warnings_of(overview)],
         "totals": {
             "queues": len(overview.queues),

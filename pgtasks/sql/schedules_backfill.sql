@@ -5,6 +5,7 @@
 -- Returns one row: fired (a count); none when the schedule was changed meanwhile.
 -- Index: schedules_pkey, task_types_pkey, schedule_fires_pkey. The fire row goes in first, and its
 -- primary key says who fires a slot: another backfill, a scheduler or this statement.
+-- It is marked as a backfill: nobody was late.
 -- No unique_key: who asks for the fires of a week wants all of them (`schedules backfill` refuses a
 -- schedule whose fires must not overlap).
 WITH chosen AS MATERIALIZED (
@@ -25,12 +26,13 @@ slots AS MATERIALIZED (
 ),
 
 fires AS (
-    INSERT INTO pgtasks.schedule_fires AS x (schedule, fire_time, task_id, outcome)
-    SELECT s.name, s.fire_time, s.task_id, 'fired'
+    INSERT INTO pgtasks.schedule_fires AS x (schedule, fire_time, task_id, outcome, backfilled)
+    SELECT s.name, s.fire_time, s.task_id, 'fired', true
     FROM slots AS s
     ON CONFLICT (schedule, fire_time) DO UPDATE SET
         task_id = excluded.task_id,
         outcome = excluded.outcome,
+        backfilled = excluded.backfilled,
         fired_at = clock_timestamp()
     WHERE x.outcome = 'missed' AND %(also_missed)s
     RETURNING x.schedule, x.fire_time, x.task_id

@@ -79,6 +79,7 @@ class Overview:
     transactions: list[reading.TransactionRow]
     registered: list[reading.TypeRow]
     schedules: schedule_reading.CountRow
+    fires: schedule_reading.FiresRow
     troubled: list[schedule_reading.TroubleRow]
 
 
@@ -106,6 +107,7 @@ def read_overview(connection: SyncConnection) -> Overview:
         ),
         registered=fetch_all(connection, reading.known_names()),
         schedules=fetch_all(connection, schedule_reading.count(overdue_s=OVERDUE_S))[0],
+        fires=fetch_all(connection, schedule_reading.count_fires())[0],
         troubled=fetch_all(connection, schedule_reading.troubled(overdue_s=OVERDUE_S, limit=FINDINGS_MAX)),
     )
 

@@ -14,6 +14,8 @@ from pgtasks.store.sql_files import sql
 # How many schedules `status` looks at.
 SCAN_ROWS = 100_000
 NAMES_MAX = 10_000
+# How many slots of the last day `status` counts: some milliseconds.
+COUNTED_FIRES_MAX = 10_000
 # How many schedules of an unknown task `status` names.
 NAMED_MAX = 3
 
@@ -74,13 +76,17 @@ class ScheduleDetails(NamedTuple):
 
 
 class FireRow(NamedTuple):
-    """What became of one fire time; ``status`` is that of its task, None when it is forgotten."""
+    """What became of one fire time; ``status`` is that of its task, None when it is forgotten.
+
+    ``lateness_s`` is None for a backfill, which nobody was late for.
+    """
 
     fire_time: datetime
     outcome: str
     task_id: int | None
     fired_at: datetime
-    lateness_s: float
+    backfilled: bool
+    lateness_s: float | None
     status: str | None
 
 
@@ -113,6 +119,17 @@ class CountRow(NamedTuple):
     overdue: int
     problems: int
     next_fire: datetime | None
+
+
+class FiresRow(NamedTuple):
+    """What became of the slots since a moment: a day ago, or later if that is as far as was counted."""
+
+    fired: int
+    missed: int
+    skipped: int
+    late_s: float | None
+    since: datetime
+    limited: bool
 
 
 class TroubleRow(NamedTuple):
@@ -223,6 +240,11 @@ def backfill(
 def count(*, overdue_s: float) -> Statement[CountRow]:
     """Count the schedules."""
     return Statement(sql("schedules_count"), {"overdue_s": overdue_s, "limit": SCAN_ROWS}, CountRow)
+
+
+def count_fires(*, limit: int = COUNTED_FIRES_MAX) -> Statement[FiresRow]:
+    """Count what became of the slots of the last day."""
+    return Statement(sql("schedule_fires_count"), {"limit": limit}, FiresRow)
 
 
 def troubled(*, overdue_s: float, limit: int) -> Statement[TroubleRow]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgtasks.cli.amounts import age, number, rate
+from pgtasks.cli.amounts import age, late, number, rate
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,14 @@ def test_estimates_are_marked_and_short(count: int, estimated: bool, shown: str)
 def test_ages_have_two_units(seconds: float | None, shown: str) -> None:
     """The two largest."""
     assert age(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(None, "-"), (-3.0, "0ms"), (0.0084, "8ms"), (2.54, "2.5s"), (10.9, "10s"), (192, "3m12s")]
+)
+def test_lateness_begins_with_milliseconds(seconds: float | None, shown: str) -> None:
+    """Which is what it normally is."""
+    assert late(seconds) == shown
 
 
 @pytest.mark.parametrize(("per_s", "shown"), [(0.0, "0"), (0.04, "<0.1"), (12.34, "12.3"), (51_234.5, "51,234")])

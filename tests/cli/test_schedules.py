@@ -241,12 +241,14 @@ def test_the_list_and_the_details(pgtasks: Run, connection: Connection) -> None:
     rows(
         connection,
         "UPDATE pgtasks.schedules SET problem = CASE name WHEN 'odd' THEN 'minute: x' END,"
-        " next_fire = now() + CASE name WHEN 'late' THEN interval '-2 minutes' ELSE '1 hour' END, last_fire = now()",
+        " next_fire = now() + CASE name WHEN 'late' THEN interval '-2 minutes' ELSE '1 hour' END,"
+        " last_fire = date_trunc('minute', now()) - interval '2 hours'",
     )
     rows(
         connection,
         "INSERT INTO pgtasks.schedule_fires (schedule, fire_time, fired_at, outcome, task_id) VALUES"
-        " ('nightly', now() - interval '2 hours', now() - interval '2 hours' + interval '3 s', 'fired', 1),"
+        " ('nightly', date_trunc('minute', now()) - interval '2 hours',"
+        " date_trunc('minute', now()) - interval '2 hours' + interval '3 s', 'fired', 1),"
         " ('nightly', now() - interval '3 hours', now(), 'missed', NULL),"
         " ('nightly', now() - interval '4 hours', now(), 'skipped_overlap', NULL),"
         " ('nightly', now() - interval '2 days', now(), 'missed', NULL)",

@@ -83,6 +83,29 @@ def test_missed_slots_are_fired_when_asked_for(hourly: Run, connection: Connecti
     assert hourly("--also-missed").out == "0 fired, 24 already there\n"
 
 
+def test_a_backfill_is_not_late(hourly: Run, pgtasks: Run, connection: Connection) -> None:
+    """It is as old as it was wanted; what a scheduler fires late is late, in the history, the list and in status."""
+    rows(
+        connection,
+        "INSERT INTO pgtasks.schedule_fires (schedule, fire_time, fired_at, outcome, task_id)"
+        " SELECT 'hourly', f, f + interval '5 min', 'fired', 1 FROM (SELECT %s::timestamptz) AS slot (f)"
+        " UNION ALL SELECT 'hourly', %s, now(), 'missed', NULL",
+        START,
+        START + timedelta(hours=1),
+    )
+    rows(connection, "UPDATE pgtasks.schedules SET last_fire = %s", START)
+    assert hourly("--also-missed").out == "23 fired, 1 already there\n"
+    history = pgtasks("schedules", "history", "hourly", "--json").json["fires"]
+    assert [(one["backfilled"], one["lateness_s"]) for one in history] == [(True, None)] * 23 + [(False, 300.0)]
+    assert pgtasks("schedules", "history", "hourly").out.count("backfilled  ") == 23
+    assert pgtasks("schedules", "show", "hourly", "--json").json["lateness_s"] == 300.0
+    assert pgtasks("schedules", "list", "--json").json["schedules"][0]["lateness_s"] == 300.0
+    assert pgtasks("schedules", "backfill", "hourly", "--from", "5h").out == "5 fired, 0 already there\n"
+    shown = pgtasks("status", "--json").json["schedules"]["last_day"]
+    assert shown["fired"] >= 5
+    assert shown["late_s"] is None
+
+
 def test_a_limit_counts_fires_and_the_next_run_goes_on(
     hourly: Run, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:

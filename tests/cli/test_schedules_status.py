@@ -1,11 +1,15 @@
 """What `pgtasks status` says of schedules, and what it warns about."""
 
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
+from pgtasks.store import schedule_reading
 from tests.cli.conftest import Run
-from tests.database import Connection, rows
+from tests.database import Connection, rows, value
 
 pytestmark = pytest.mark.pg
 
@@ -36,8 +40,11 @@ def test_without_schedules_nothing_is_said(pgtasks: Run, connection: Connection)
     """The keys are there."""
     assert not connection.closed
     assert "schedule" not in pgtasks("status").out
-    assert pgtasks("status", "--json").json["schedules"] == {
+    shown = pgtasks("status", "--json").json["schedules"]
+    del shown["last_day"]["since"]
+    assert shown == {
         "total": 0, "enabled": 0, "overdue": 0, "problems": 0, "next_fire": None,
+        "last_day": {"fired": 0, "missed": 0, "skipped": 0, "late_s": None, "limited": False},
     }  # fmt: skip
 
 
@@ -48,7 +55,67 @@ def test_a_line_says_how_they_do(pgtasks: Run, connection: Connection) -> None:
     insert(connection, "b", next_fire="now() + interval '1 day'")
     insert(connection, "c", enabled="false")
     assert "schedules: 3, 1 paused; the next fires in 1m" in pgtasks("status").out
+    assert "within 24h: 0 fired, 0 missed, 0 skipped\n" in pgtasks("status").out
     assert kinds(pgtasks) == {}
+
+
+def fires(connection: Connection, outcome: str, ago: str, late: str, **changes: str) -> None:
+    """Record a slot as a scheduler does."""
+    rows(
+        connection,
+        "INSERT INTO pgtasks.schedule_fires (schedule, fire_time, fired_at, outcome, task_id, backfilled)"
+        " SELECT 's', f, f + %s::interval, %s, CASE WHEN %s = 'fired' THEN 1 END, %s"
+        " FROM (SELECT clock_timestamp() - %s::interval AS f) AS slot",
+        late,
+        outcome,
+        outcome,
+        changes.get("backfilled", "false"),
+        ago,
+    )
+
+
+def test_what_became_of_the_slots_of_a_day(pgtasks: Run, connection: Connection) -> None:
+    """Counts, and how late the latest fire was: a catch-up counts, a backfill and what was missed do not."""
+    worker(connection, "{t}")
+    insert(connection, "s", next_fire="now() + interval '90 s'")
+    for minute in range(1, 4):
+        fires(connection, "fired", f"{minute} min", f"{minute} ms")
+    fires(connection, "fired", "23 h", "2 s")
+    fires(connection, "fired", "25 h", "40 s")
+    fires(connection, "fired", "20 h", "20 h", backfilled="true")
+    fires(connection, "missed", "5 h", "4 h")
+    fires(connection, "missed", "4 h", "3 h")
+    fires(connection, "skipped_overlap", "3 h", "3 s")
+    assert "\nwithin 24h: 5 fired, 2 missed, 1 skipped; at most 2.0s late\n" in pgtasks("status").out
+    shown = pgtasks("status", "--json").json["schedules"]["last_day"]
+    since = datetime.fromisoformat(shown.pop("since"))
+    assert shown == {"fired": 5, "missed": 2, "skipped": 1, "late_s": 2.0, "limited": False}
+    assert timedelta(days=1) < datetime.now(UTC) - since < timedelta(days=1, minutes=1)
+
+
+def test_more_slots_than_are_counted(pgtasks: Run, connection: Connection) -> None:
+    """The latest ones, by the index, and since when they are."""
+    insert(connection, "s", next_fire="now() + interval '90 s'")
+    rows(
+        connection,
+        "INSERT INTO pgtasks.schedule_fires (schedule, fire_time, fired_at, outcome, task_id)"
+        " SELECT 's', f, f, 'fired', 1 FROM generate_series(now() - interval '20000 s', now(), '1 s') AS f",
+    )
+    rows(connection, "ANALYZE pgtasks.schedule_fires")
+    assert "within 2h46m: 10,000 fired" in pgtasks("status").out
+    assert pgtasks("status", "--json").json["schedules"]["last_day"]["limited"] is True
+    statement = schedule_reading.count_fires(limit=100)
+    text = psycopg.ClientCursor(connection).mogrify(statement.sql, statement.params)
+    (plan,) = value(connection, "EXPLAIN (ANALYZE, FORMAT JSON) " + text)
+    scans = [node for node in nodes(plan["Plan"]) if "Relation Name" in node]
+    assert [(node["Index Name"], node["Actual Rows"]) for node in scans] == [("schedule_fires_fire_time", 100)]
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Give a plan's nodes."""
+    yield plan
+    for child in plan.get("Plans", []):
+        yield from nodes(child)
 
 
 def test_a_flagged_schedule_is_a_warning(pgtasks: Run, connection: Connection) -> None:

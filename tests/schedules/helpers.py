@@ -113,6 +113,15 @@ def gaps(connection: Connection, period_s: int = 1) -> list[tuple[Any, ...]]:
     )
 
 
+def notices(listening: Connection, connection: Connection) -> int:
+    """Count what a listening session has heard of changes; the last thing it hears is this function's own."""
+    connection.execute("NOTIFY pgtasks_schedules, 'that was all'")
+    for count, notice in enumerate(listening.notifies(timeout=10.0)):
+        if notice.payload:
+            return count
+    raise AssertionError("its own notification has not come")
+
+
 def problem(connection: Connection, name: str) -> Any:
     """Give what is wrong with a schedule."""
     return value(connection, "SELECT problem FROM pgtasks.schedules WHERE name = %s", name)

@@ -17,7 +17,7 @@ from pgtasks.store import scheduling, session
 from pgtasks.store.link import Link
 from pgtasks.store.scheduling import Synced
 from tests.database import Connection, rows, value
-from tests.schedules.helpers import add, connect
+from tests.schedules.helpers import add, connect, notices
 
 A, B = definition("a", "@daily", "echo"), definition("b", "@hourly", "echo")
 STATE = "SELECT name, xmin::text, expression, planned_from, next_fire FROM pgtasks.schedules ORDER BY name"
@@ -65,6 +65,19 @@ def test_every_column_is_written_and_compared(connection: Connection, change: di
         assert sync(connection, replace(A, **change)).written == ["a"]
         assert sync(connection, replace(A, **change)).written == []
         assert sync(connection, A).written == ["a"]
+
+
+def test_a_start_that_changes_nothing_wakes_nobody(dsn: str, connection: Connection) -> None:
+    """An app without schedules, and one whose schedules are as they should be."""
+    sync(connection, A)
+    with psycopg.connect(dsn, autocommit=True) as listening:
+        listening.execute("LISTEN pgtasks_schedules")
+        sync(connection)
+        sync(connection, A)
+        sync(connection, A, deployment="other:app")
+        assert notices(listening, connection) == 0
+        sync(connection, A, B)
+        assert notices(listening, connection) == 1
 
 
 def test_a_change_of_the_payload_does_not_move_the_plan(connection: Connection) -> None:

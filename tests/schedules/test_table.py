@@ -93,13 +93,23 @@ def test_the_view_counts_the_last_day(connection: Connection) -> None:
         " ('s', now() - interval '59 s', now(), NULL, 'skipped_overlap'),"
         " ('t', now(), now(), 9, 'fired')",
     )
-    rows(connection, "UPDATE pgtasks.schedules SET next_fire = now() - interval '1 h'")
+    # A backfill of a later slot leaves `last_fire` alone, and is not the last fire's lateness.
+    rows(
+        connection,
+        "INSERT INTO pgtasks.schedule_fires (schedule, fire_time, fired_at, task_id, outcome, backfilled)"
+        " VALUES ('s', now() - interval '80 s', now(), 7, 'fired', true)",
+    )
+    rows(
+        connection,
+        "UPDATE pgtasks.schedules SET next_fire = now() - interval '1 h', last_fire ="
+        " (SELECT fire_time FROM pgtasks.schedule_fires WHERE task_id = 3)",
+    )
     found = rows(
         connection,
         "SELECT fired, missed_fires, skipped, lateness = '30 s', overdue BETWEEN '1 h' AND '61 min'"
         " FROM pgtasks.schedule_stats",
     )
-    assert found == [(2, 1, 1, True, True)]
+    assert found == [(3, 1, 1, True, True)]
 
 
 def test_the_schema_before_it_is_outdated(empty_dsn: str) -> None:
