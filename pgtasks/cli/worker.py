@@ -108,9 +108,10 @@ def worker(
 
     Every option can also be set in the environment; docs/settings.md names the variables.
     """
+    from pgtasks.engine.rebirth import Rebirth
     from pgtasks.engine.supervised import Supervision
 
-    supervision = Supervision.take(os.environ)
+    rebirth, supervision = Rebirth(os.environ), Supervision.take(os.environ)
     settings = worker_settings(
         {
             "dsn": given_dsn(dsn),
@@ -139,15 +140,15 @@ def worker(
         raise typer.Exit(supervisor.supervise(settings))
     from pgtasks.cli import apps, child, logs
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # Until the worker listens to them; as process 1 of a container nothing else would end it.
-        signal.signal(number, leave)
+    _end_on_signals()
+    rebirth.ready()
     # What the app's handlers enqueue through is the same way.
     os.environ[POOLER_VARIABLE] = settings.pooler
     loaded = apps.load_app(app)
     with _database_of(loaded, settings.dsn) as (used, is_local):
         logs.configure(settings.log_format, settings.log_level)
         from pgtasks import schema
+        from pgtasks.engine.departure import EXIT_FAILURE, EXIT_RECYCLE
         from pgtasks.engine.supervised import Greeting
         from pgtasks.engine.worker import leave_within, run
 
@@ -161,8 +162,19 @@ def worker(
             supervision=supervision,
             child_command=child.command(app, settings),
         )
+        if code == EXIT_RECYCLE and supervision is None:
+            # Here, where the local server is still held.
+            _end_on_signals()
+            rebirth.again()
+            code = EXIT_FAILURE
     leave_within(EXIT_S, code)
     raise typer.Exit(code)
+
+
+def _end_on_signals() -> None:
+    """End the program on signals while no worker listens to them; as process 1 of a container nothing else would."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, leave)
 
 
 def leave(_number: int, _frame: object) -> NoReturn:

@@ -338,8 +338,8 @@ class Executor:
 
     def close(self) -> None:
         """End the runners; where a handler is stuck there is little to wait for."""
-        for runner in self._left_loops:
-            runner.close(0.0)
+        for loop in self._left_loops:
+            loop.close(0.0)
         for runner in (self._async, self._threads, self._children):
             if runner is not None:
                 runner.close(CLOSE_STUCK_S if self._stuck else CLOSE_S)

@@ -18,8 +18,8 @@ from pgtasks import events
 from pgtasks.engine.bell import Bell
 from pgtasks.engine.departure import EXIT_INTERRUPTED, EXIT_OK
 from pgtasks.engine.periodic import repeat
+from pgtasks.engine.rebirth import SIGNALS
 from pgtasks.engine.scheduler import Scheduler
-from pgtasks.engine.worker import SIGNALS
 from pgtasks.store import statements
 from pgtasks.store.link import Link
 from pgtasks.store.route import Route

@@ -27,8 +27,6 @@ from pgtasks.engine.departure import StopSwitch
 
 # Internal, from a supervisor to the worker it starts: the line's descriptor and the worker's id.
 VARIABLE = "_PGTASKS_SUPERVISED"
-# A supervised worker that ends with this code asks to be started again at once.
-EXIT_RECYCLE = 75
 _SIGNALS_AT_ONCE = 64
 
 

@@ -12,7 +12,6 @@ import gc
 import logging
 import os
 import random
-import signal
 import socket
 import sys
 import threading
@@ -27,12 +26,13 @@ from pgtasks.engine.children import ChildOptions
 from pgtasks.engine.claimer import Claimer
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.connections import Connections
-from pgtasks.engine.departure import EXIT_INTERRUPTED, EXIT_OK, Departure, StopSwitch
+from pgtasks.engine.departure import EXIT_INTERRUPTED, EXIT_OK, EXIT_RECYCLE, Departure, StopSwitch
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.heartbeat import Heartbeat
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.maintenance import Sweeper, Tidier
 from pgtasks.engine.periodic import repeat
+from pgtasks.engine.rebirth import SIGNALS
 from pgtasks.engine.recycling import Recycling
 from pgtasks.engine.scheduler import Scheduler, write_schedules
 from pgtasks.engine.slots import Slots
@@ -41,7 +41,6 @@ from pgtasks.model import WorkerInfo
 from pgtasks.settings import QUEUE_DEFAULT, QueueSlots, WorkerSettings
 from pgtasks.store import statements
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NAMES_SHOWN = 20
 
 
@@ -82,9 +81,11 @@ async def _run(
     try:
         if not await worker.introduce():
             return EXIT_INTERRUPTED if worker.interrupted else EXIT_OK
-        return await worker.work()
+        code = await worker.work()
     finally:
         await worker.close()
+    # A signal while the parts were closed.
+    return EXIT_OK if code == EXIT_RECYCLE and not worker.switch.recycles else code
 
 
 def _collect_rarely() -> None:
