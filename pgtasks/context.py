@@ -97,9 +97,11 @@ class Context:
     def raise_if_cancelled(self) -> None:
         """Raise CancelledError when the handler should stop: the task ends as the reason for it says.
 
-        It is cancelled, or has timed out, or is given back uncharged because its worker stops.
+        It is cancelled, or has timed out, or is given back uncharged because its worker stops. When
+        the lease ended, it is LeaseLost that is raised.
         """
         if self.cancelled:
+            self.raise_if_lease_lost()
             raise asyncio.CancelledError(f"task {self.task_id} (attempt {self.attempt}) was told to stop")
 
     def raise_if_lease_lost(self) -> None:

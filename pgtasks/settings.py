@@ -20,6 +20,8 @@ QUEUE_DEFAULT = "default"
 TIMEOUT_S_DEFAULT = 1800.0
 NAME_CHARACTERS_MAX = 200
 UNIQUE_KEY_CHARACTERS_MAX = 500
+# For handlers that ignored their stop.
+STUCK_ADVICE = 'give them a timeout-aware loop, or executor="process"'
 PRIORITY_MIN, PRIORITY_MAX = -32768, 32767
 
 

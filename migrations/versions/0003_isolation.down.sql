@@ -1,6 +1,27 @@
 -- Takes 0003_isolation back: nobody remembers whose process was lost.
 DROP INDEX pgtasks.tasks_suspects;
+-- A view can be given columns, but not be taken any.
+DROP VIEW pgtasks.worker_stats;
 ALTER TABLE pgtasks.workers DROP COLUMN stuck;
+
+CREATE VIEW pgtasks.worker_stats AS
+SELECT
+    w.id,
+    w.name,
+    w.queues,
+    w.names,
+    w.slots,
+    w.busy,
+    w.draining,
+    w.version,
+    w.started_at,
+    w.last_seen_at,
+    w.last_seen_at > clock_timestamp() - make_interval(secs => w.lease_s) AS alive,
+    (
+        SELECT count(*) FROM pgtasks.leases AS l
+        WHERE l.worker_id = w.id AND l.expires_at < clock_timestamp()
+    ) AS expired_leases
+FROM pgtasks.workers AS w;
 
 CREATE OR REPLACE FUNCTION pgtasks.enqueue_task(
     name text,

@@ -21,6 +21,26 @@ CREATE INDEX tasks_suspects ON pgtasks.tasks (queue, priority DESC, run_at, id) 
 -- Handlers that were given up and still occupy their slots.
 ALTER TABLE pgtasks.workers ADD COLUMN stuck integer NOT NULL DEFAULT 0;
 
+CREATE OR REPLACE VIEW pgtasks.worker_stats AS
+SELECT
+    w.id,
+    w.name,
+    w.queues,
+    w.names,
+    w.slots,
+    w.busy,
+    w.draining,
+    w.version,
+    w.started_at,
+    w.last_seen_at,
+    w.last_seen_at > clock_timestamp() - make_interval(secs => w.lease_s) AS alive,
+    (
+        SELECT count(*) FROM pgtasks.leases AS l
+        WHERE l.worker_id = w.id AND l.expires_at < clock_timestamp()
+    ) AS expired_leases,
+    w.stuck
+FROM pgtasks.workers AS w;
+
 -- As before, and a task that takes over new values is no suspect any more.
 CREATE OR REPLACE FUNCTION pgtasks.enqueue_task(
     name text,

@@ -141,11 +141,13 @@ def workers_table(workers: Sequence[WorkerRow], now: datetime) -> RenderableType
         state = worker_state(worker)
         seen_s = (now - worker.last_seen_at).total_seconds()
         shown = f"silent for {age(seen_s)}" if state == "silent" else state
+        if worker.stuck:
+            shown += f", {worker.stuck:,} stuck"
         table.add_row(
             render.safe(worker.name),
             render.safe(", ".join(worker.queues)),
             Text("-" if state == "silent" and not worker.busy else f"{worker.busy:,}/{worker.slots:,}"),
-            Text(shown, style=_STATE_STYLES[state]),
+            Text(shown, style="red" if worker.stuck else _STATE_STYLES[state]),
             Text(f"{age(seen_s)} ago"),
             render.safe(worker.version),
         )
@@ -252,6 +254,7 @@ def worker_document(worker: WorkerRow, now: datetime) -> dict[str, Any]:
         "queues": worker.queues,
         "slots": worker.slots,
         "busy": worker.busy,
+        "stuck": worker.stuck,
         "alive": worker.alive,
         "state": worker_state(worker),
         "version": worker.version,

@@ -12,6 +12,7 @@ from typing import Any
 from pgtasks.cli.amounts import age, number
 from pgtasks.cli.escape import shortened
 from pgtasks.cli.options import as_typed
+from pgtasks.settings import STUCK_ADVICE
 from pgtasks.store.overview import Overview
 from pgtasks.store.schedule_reading import TroubleRow
 
@@ -37,6 +38,7 @@ def warnings_of(overview: Overview) -> list[Warned]:
     """Give everything that deserves a look, the most urgent kinds first."""
     return [
         *_first(_lost_workers(overview)),
+        *_first(_stuck_handlers(overview)),
         *_first(_unserved_queues(overview)),
         *_first(_unknown_names(overview)),
         *_first(_schedule_problems(overview)),
@@ -74,6 +76,18 @@ def _lost_workers(overview: Overview) -> Iterator[Warned]:
                 "last_seen_at": row.last_seen_at,
             },
         )
+
+
+def _stuck_handlers(overview: Overview) -> Iterator[Warned]:
+    for worker in overview.workers:
+        if worker.stuck:
+            yield Warned(
+                "stuck_handlers",
+                f"worker {worker.name}: {_count(worker.stuck, 'handler')} ignored the stop after a timeout or a "
+                f"cancellation and {'holds its slot' if worker.stuck == 1 else 'hold their slots'} (of "
+                f"{worker.slots:,}) — {STUCK_ADVICE}",
+                {"worker_id": worker.id, "worker": worker.name, "stuck": worker.stuck, "slots": worker.slots},
+            )
 
 
 def _unserved_queues(overview: Overview) -> Iterator[Warned]:

@@ -158,6 +158,7 @@ class Heartbeat:
                 lease_ids=lease_ids,
                 running=running,
                 busy=self._executor.running + self._executor.stuck,
+                stuck=self._executor.stuck,
                 draining=self.draining,
             )
         )

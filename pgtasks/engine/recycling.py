@@ -32,9 +32,9 @@ import time
 from pgtasks import events
 from pgtasks.engine.departure import StopSwitch
 from pgtasks.engine.executor import Executor
+from pgtasks.settings import STUCK_ADVICE
 
 RECYCLE_S_LEAST = 10.0
-REMEDY = 'give them a timeout-aware loop, or executor="process"'
 
 
 class Recycling:
@@ -50,7 +50,7 @@ class Recycling:
         reason = None if self._switch.asked.is_set() or not self._stuck_max else self._reason()
         if reason is not None:
             stuck = self._executor.stuck
-            events.warning("worker recycling", reason=reason, stuck=stuck, pid=os.getpid(), advice=REMEDY)
+            events.warning("worker recycling", reason=reason, stuck=stuck, pid=os.getpid(), advice=STUCK_ADVICE)
             self._switch.recycle(not_before=self._not_before)
         return delay_s
 

@@ -24,7 +24,8 @@ SELECT
     w.started_at,
     w.last_seen_at,
     w.alive,
-    w.expired_leases
+    w.expired_leases,
+    CASE WHEN w.alive THEN w.stuck ELSE 0 END AS stuck
 FROM pgtasks.worker_stats AS w
 ORDER BY w.alive DESC, w.name, w.started_at, w.id
 LIMIT %(limit)s

@@ -2,7 +2,8 @@
 -- and what somebody wants cancelled.
 --
 -- Parameters: worker_id; lease_s; lease_ids (leases with unfinished tasks); task_ids and
--- task_lease_ids (running tasks, arrays of one length); busy (how many); draining.
+-- task_lease_ids (running tasks, arrays of one length); busy (how many); stuck
+-- (how many of these are handlers that were given up); draining.
 -- Returns one row: now (the database's clock), kept (leases that are renewed), locked (leases of
 -- ours that somebody has locked, so that they are not), cancelled (running tasks of ours whose
 -- cancellation was requested), lost (positions, from 1, of the running tasks that are not held
@@ -38,7 +39,7 @@ me AS MATERIALIZED (
 
 seen AS (
     UPDATE pgtasks.workers AS w
-    SET last_seen_at = clock_timestamp(), busy = %(busy)s, draining = %(draining)s
+    SET last_seen_at = clock_timestamp(), busy = %(busy)s, stuck = %(stuck)s, draining = %(draining)s
     FROM me
     WHERE w.id = me.id
 ),

@@ -103,6 +103,7 @@ class WorkerRow(NamedTuple):
     last_seen_at: datetime
     alive: bool
     expired_leases: int
+    stuck: int
 
 
 class LostRow(NamedTuple):

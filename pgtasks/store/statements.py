@@ -212,6 +212,7 @@ def beat(
     lease_ids: Collection[int],
     running: Sequence[Ended],
     busy: int,
+    stuck: int = 0,
     draining: bool,
 ) -> Statement[Beat]:
     """Renew a worker's leases and learn what was lost or is to be cancelled."""
@@ -224,6 +225,7 @@ def beat(
             "task_ids": _numbers(task[0] for task in running),
             "task_lease_ids": _numbers(task[1] for task in running),
             "busy": busy,
+            "stuck": stuck,
             "draining": draining,
         },
         Beat,

@@ -179,6 +179,21 @@ def test_leases_of_a_dead_worker_are_a_warning(pgtasks: Run, connection: Connect
     assert "worker dead-one, last seen 2m0" in pgtasks("status").out
 
 
+def test_stuck_handlers_are_a_warning(pgtasks: Run, connection: Connection) -> None:
+    """It names the worker, how many there are and what to do; those of a silent worker are no news."""
+    add_worker(connection, busy=3)
+    connection.execute("UPDATE pgtasks.workers SET stuck = 2")
+    found = pgtasks("status", "--json").json
+    (warning,) = found["warnings"]
+    assert (warning["kind"], warning["worker"], warning["stuck"], warning["slots"]) == ("stuck_handlers", "w1", 2, 10)
+    assert "w1: 2 handlers" in warning["message"]
+    assert 'executor="process"' in warning["message"]
+    assert found["workers"][0]["stuck"] == pgtasks("workers", "list", "--json").json["workers"][0]["stuck"] == 2
+    assert "busy, 2 stuck" in pgtasks("workers", "list").out
+    connection.execute("UPDATE pgtasks.workers SET last_seen_at = now() - interval '1 hour'")
+    assert kinds(pgtasks) == []
+
+
 def test_an_old_transaction_is_a_warning(dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """B-01: with its pid, age, user, application and state; a prepared one with its name."""
     monkeypatch.setattr("pgtasks.store.overview.OLD_TRANSACTION_S", 0.05)
