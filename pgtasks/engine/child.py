@@ -124,10 +124,15 @@ class Child:
         self.send({"leave": True})
         self.kill_in(LEAVE_S)
 
-    def kill_in(self, delay_s: float) -> None:
-        """Kill it after a while, unless that is called off or has been decided before."""
+    def kill_in(self, delay_s: float, say: Callable[[], None] = lambda: None) -> None:
+        """Kill it after a while, and say so, unless that is called off or has been decided before."""
+
+        def kill() -> None:
+            say()
+            self.kill()
+
         if self._timer is None and not self._ended:
-            self._timer = self._loop.call_later(delay_s, self.kill)
+            self._timer = self._loop.call_later(delay_s, kill)
 
     def spare(self) -> None:
         """Call off what ``kill_in`` decided."""

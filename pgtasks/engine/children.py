@@ -29,6 +29,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from pgtasks import events
 from pgtasks.engine.attempt import Attempt, Judge
@@ -115,10 +116,20 @@ class ProcessRunner:
         child = self._busy.get(attempt)
         if child is not None:
             child.send({"stop": reason_out(_reason(attempt)), "ticket": child.tickets})
-            child.kill_in(KILL_S)
+            child.kill_in(KILL_S, partial(self._say_killed, child, attempt))
         elif attempt in self._waiting:
             self._waiting.remove(attempt)
             self._loop.call_soon(self._decided, [attempt])
+
+    def _say_killed(self, child: Child, attempt: Attempt) -> None:
+        events.warning(
+            "child process killed",
+            pid=child.pid,
+            task_id=attempt.task.id,
+            task=attempt.task.name,
+            reason=type(_reason(attempt)).__name__,
+            ignored_s=KILL_S,
+        )
 
     def end_now(self) -> None:
         """Decide about everything at once, and kill what still runs: the worker is about to end."""

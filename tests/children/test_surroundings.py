@@ -1,0 +1,83 @@
+"""What a child process has from its worker: standard streams, an app that can be imported, nothing else."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from pgtasks.outcome import Completed, Released
+from tests.children.conftest import Pool, Pools, quick
+
+
+async def test_printing_disturbs_nothing(pool: Pool, capfd: pytest.CaptureFixture[str]) -> None:
+    """The messages have a descriptor of their own; standard output and error are the worker's."""
+    assert await pool.result("prints", text="hello 😀") == ""
+    out, error = capfd.readouterr()
+    assert "hello 😀\n" in out
+    assert "hello 😀\n" in error
+    assert "\x00\x00\x00\x05hello\n" in out
+
+
+async def test_tasks_are_given_back_where_no_child_can_start(
+    pools: Pools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No attempt is charged, the log says why, no more are taken, and it is tried again later."""
+    broken = tmp_path / "broken"
+    broken.touch()
+    monkeypatch.setenv("PGTASKS_TEST_BROKEN", str(broken))
+    with quick(monkeypatch, RETRY_S=0.2):
+        pool = pools(children=2)
+        attempts = [pool.submit("pid"), pool.submit("pid")]
+        assert [await pool.outcome(attempt) for attempt in attempts] == [Released(), Released()]
+        assert pool.runner.free() == 0
+        await pool.until(lambda: pool.runner.started >= 4)
+        assert pool.runner.free() == 0
+        broken.unlink()
+        await pool.until(lambda: pool.runner.free() == 2)
+        assert isinstance(await pool.run("pid"), Completed)
+    why = [vars(record)["pgtasks"] for record in caplog.records if record.getMessage() == "child process did not start"]
+    assert "RuntimeError: this app cannot be imported in a child" in why[0]["why"]
+    assert "isolated.py" in why[0]["why"]
+    assert [facts["retry_in_s"] for facts in why[:2]] == [0.2, 0.4]
+
+
+async def test_a_program_that_is_not_there_is_no_end_of_the_worker(
+    pools: Pools, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As where the system has no process left to give."""
+    pool = pools()
+    monkeypatch.setattr(pool.runner, "_options", pool.runner._options.__class__(["/nowhere/python"], 1))  # noqa: SLF001 - a machine without it
+    assert await pool.run("pid") == Released()
+    (record,) = [record for record in caplog.records if record.getMessage() == "child process did not start"]
+    assert "/nowhere/python" in vars(record)["pgtasks"]["why"]
+
+
+async def test_a_child_that_never_gets_ready_is_killed(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The task is given back."""
+    with quick(monkeypatch, START_S=0.001):
+        pool = pools()
+        assert await pool.run("pid") == Released()
+
+
+async def test_time_begins_when_a_child_takes_the_task(pool: Pool) -> None:
+    """Importing the app does not count."""
+    since = time.monotonic()
+    attempt = pool.submit("pid")
+    assert attempt.deadline is None
+    await asyncio.sleep(0.1)
+    assert isinstance(await pool.outcome(attempt), Completed)
+    assert attempt.started > since + 0.05
+    assert attempt.deadline == attempt.started + 1800
+
+
+async def test_no_descriptor_is_inherited(pool: Pool) -> None:
+    """D-06: but the standard ones and the one for messages."""
+    with Path("pyproject.toml").open(encoding="utf-8") as opened:  # noqa: ASYNC230 - nothing else runs on this loop
+        os.set_inheritable(opened.fileno(), True)  # noqa: FBT003 - its one argument
+        found = await pool.result("descriptors")
+    assert found.pop("0") == "/dev/null"
+    rest = {name: what for name, what in found.items() if int(name) > 2 and "/fd" not in what}
+    assert len(rest) == 1, rest
+    assert next(iter(rest.values())).startswith("socket:")
