@@ -6,6 +6,7 @@ tells: `claim`, `finish`, `heartbeat`, `listen`, or `client` for producers.
 
 - `lose_reply(part)`: the next request arrives and its reply does not; then the connection ends.
 - `lose_commit(part)`: the same for the next COMMIT of a transaction of several statements.
+- `withhold_reply(part)`: the next request arrives, and the connection is silent from then on.
 - `black_hole(part)`: nothing passes any more in either direction, and nobody is told.
 - `swallow(part)`: the same for the present connections only; new ones are well.
 - `cut(part)`: the connections end at once.
@@ -44,6 +45,7 @@ class _Pair:
     server: asyncio.StreamWriter
     part: str = ""
     losing: bool = False
+    silent: bool = False
     bytes_left: int | None = None
     passing: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -70,6 +72,7 @@ class Proxy:
         self.cuts = 0
         self._pairs: set[_Pair] = set()
         self._lose: list[str] = []
+        self._withhold: list[str] = []
         self._lose_commits: list[str] = []
         self._holes: set[str] = set()
         self._port = 0
@@ -109,6 +112,10 @@ class Proxy:
     def keep_replies(self) -> None:
         """Take back what `lose_reply`, `lose_commit` and `cut_after` have asked for and not got yet."""
         self._call(self._keep_replies)
+
+    def withhold_reply(self, part: str) -> None:
+        """Forward the next request of a part, and nothing that the server says from then on."""
+        self._call(lambda: self._withhold.append(part))
 
     def black_hole(self, *parts: str) -> None:
         """Let nothing pass any more, on the present connections of these parts (all without a name) and new ones."""
@@ -248,6 +255,7 @@ class Proxy:
                     pair.passing.clear()
             elif not pair.losing:
                 pair.losing = _taken(self._lose, pair.part)
+                pair.silent = pair.silent or _taken(self._withhold, pair.part)
             await pair.passing.wait()
             pair.server.write(data)
             await pair.server.drain()
@@ -256,6 +264,8 @@ class Proxy:
     async def _replies(self, pair: _Pair, source: asyncio.StreamReader) -> None:
         """Forward what the server says, late or not at all."""
         while data := await source.read(_CHUNK):
+            if pair.silent:
+                continue
             if pair.losing:
                 if data.endswith(_READY):
                     self.lost_replies += 1

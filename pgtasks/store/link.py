@@ -136,11 +136,11 @@ class Link:
         return await self._opened(self._opening)
 
     async def _opened(self, opening: asyncio.Task[AsyncConnection]) -> AsyncConnection:
-        try:
-            return await asyncio.shield(opening)
-        finally:
-            if opening.done() and self._opening is opening:
-                self._opening = None
+        # A wait that is cancelled leaves the try, or what it gave, to whoever comes next.
+        await asyncio.wait({opening})
+        if self._opening is opening:
+            self._opening = None
+        return opening.result()
 
     async def _connect(self) -> AsyncConnection:
         connection = await aconnect(self._dsn, self._part, worker=self._worker, pooler=self._pooler)

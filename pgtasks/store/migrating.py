@@ -47,7 +47,7 @@ class Blocker(NamedTuple):
 def connect_for_alembic(dsn: str, pooler: str) -> SyncConnection:
     """Open a connection whose transactions SQLAlchemy begins and ends; raises DatabaseUnavailable."""
     # Statements of a migration end by the time limits that its prologue sets; an index may take long.
-    connection = session.connect(dsn, "migrate", pooler=pooler, deadline_s=None)
+    connection = session.connect(dsn, "migrate", pooler=pooler, patient=True)
     connection.autocommit = False
     connection.prepare_threshold = None
     return connection

@@ -18,7 +18,7 @@ from psycopg.rows import args_row
 
 from pgtasks.errors import ConfigError, DatabaseError, DatabaseUnavailable, SchemaMissing
 from pgtasks.store import conninfo
-from pgtasks.store.bounded import DEADLINE_S, BoundedAsyncConnection, BoundedConnection
+from pgtasks.store.bounded import BoundedAsyncConnection, BoundedConnection
 
 R = TypeVar("R")
 SyncConnection: TypeAlias = psycopg.Connection[Any]
@@ -84,11 +84,11 @@ def connect(
     *,
     worker: str = "",
     pooler: str = "none",
-    deadline_s: float | None = DEADLINE_S,
+    patient: bool = False,
 ) -> SyncConnection:
     """Open a connection in autocommit mode; raises DatabaseUnavailable or ConfigError.
 
-    ``deadline_s`` is how long it waits for each answer, None for as long as it takes.
+    A patient one waits for an answer for as long as it takes.
     """
     text = conninfo.complete(dsn, part, worker=worker, pooler=pooler)
     try:
@@ -101,7 +101,8 @@ def connect(
             raise
         raise ConfigError(f"the connection string, or a PG… variable beside it, cannot be used: {wrong}") from error
     _prepare_for(connection, pooler)
-    connection.deadline_s = deadline_s
+    if patient:
+        connection.deadline_s = None
     return connection
 
 

@@ -1,0 +1,1 @@
+"""What connections survive, what ends at a deadline, and what a worker does meanwhile."""
