@@ -20,6 +20,9 @@ from pgtasks.outcome import Outcome
 
 LOG = Path(os.environ.get("CHAOS_LOG", os.devnull))
 LEASE_S = float(os.environ.get("CHAOS_LEASE", "2"))
+# What ends its process, and what cannot succeed at all.
+POISONOUS = frozenset({"poison", "fatal"})
+HOPELESS = POISONOUS | {"doomed"}
 # The schedules of the suite: their names, and every how many seconds each of them fires.
 PERIODS = {"each-second": 1, "other-second": 2, "third-second": 3}
 
@@ -86,6 +89,14 @@ def brief(context: Context, token: str) -> Any:
     return effect(context, token)
 
 
+@app.task(queue="other")
+def steady(context: Context, token: str) -> Any:
+    """Work in a thread for a good part of a lease, and never ask whether to stop."""
+    note("start", context, token)
+    time.sleep(LEASE_S * 0.6)  # stands for work that nothing interrupts
+    return effect(context, token)
+
+
 @app.task
 async def lasting(context: Context, token: str) -> Any:
     """Work for longer than a lease lasts."""
@@ -132,6 +143,17 @@ async def cancellable(context: Context, token: str) -> Any:
 @app.task(queue="other", max_attempts=2)
 def poison(context: Context, token: str) -> NoReturn:
     """Take the whole process down."""
+    end_process(context, token)
+
+
+@app.task(queue="other", max_attempts=1)
+def fatal(context: Context, token: str) -> NoReturn:
+    """Take the whole process down, at the first and only attempt."""
+    end_process(context, token)
+
+
+def end_process(context: Context, token: str) -> NoReturn:
+    """Exit or be killed, as many do."""
     note("start", context, token)
     if context.task_id % 2:
         os._exit(7)

@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from tests.chaos.history import History, Mark, Row, Try
+from tests.apps.chaos import HOPELESS, POISONOUS
+from tests.chaos.history import NS, History, Mark, Row, Try
 
 EVIDENCE_MAX = 5
 # Outcomes that charge no attempt and leave no row.
 UNCHARGED = frozenset({"Snoozed", "Released"})
-NS = 1_000_000_000
 EXIT_S_MAX = 10.0
 
 
@@ -147,7 +147,7 @@ def bounded(history: History) -> Iterator[Finding]:
             yield "a task started more often than it may", (row, len(charged))
         if row.place == "dead" and row.reason != "permanent" and row.attempt != row.max_attempts:
             yield "a task is dead with attempts to spare, or with too many", row
-        if row.place == "completed" and row.name in {"doomed", "poison"}:
+        if row.place == "completed" and row.name in HOPELESS:
             yield "a task that cannot succeed is completed", row
 
 
@@ -251,8 +251,8 @@ def clean_stop(history: History) -> Iterator[Finding]:
 
     Left out are stops in which something else strikes, also a task that kills its own process.
     """
-    lost = {(one.task_id, one.lease_id) for one in history.tries if one.outcome == "worker_lost"}
-    poisoned = {mark.pid for mark in history.starts if mark.kind == "poison"}
+    lost = {(one.task_id, one.lease_id): one for one in history.tries if one.outcome == "worker_lost"}
+    poisoned = {mark.pid for mark in history.starts if mark.kind in POISONOUS}
     for deed in history.deeds:
         if deed.what != "term" or not deed.alone or deed.pid is None or deed.pid in poisoned:
             continue
@@ -261,8 +261,12 @@ def clean_stop(history: History) -> Iterator[Finding]:
         if (deed.ended - deed.began) / NS > history.grace_s + EXIT_S_MAX:
             yield "a worker that was asked to stop took too long", deed
         for mark in history.starts:
-            if mark.of(deed.pid) and mark.kind != "poison" and (mark.task_id, mark.lease_id) in lost:
-                yield "a task was charged for the stop of its worker", mark
+            charge = lost.get((mark.task_id, mark.lease_id))
+            if charge is None or not mark.of(deed.pid) or mark.kind in POISONOUS:
+                continue
+            # What it had lost before was lost for another reason.
+            if history.at(charge.finished_at) >= deed.began:
+                yield "a task was charged for the stop of its worker", (mark, charge)
 
 
 def structure(history: History) -> Iterator[Finding]:
@@ -289,9 +293,9 @@ def no_groundless_charge(history: History) -> Iterator[Finding]:
     if any(deed.pid is None for deed in history.deeds):
         return
     struck = {deed.pid for deed in history.deeds if deed.what in {"kill", "pause"}}
-    struck |= {pid for mark in history.starts if mark.kind == "poison" for pid in (mark.pid, mark.parent)}
+    struck |= {pid for mark in history.starts if mark.kind in POISONOUS for pid in (mark.pid, mark.parent)}
     for one in history.tries:
-        if one.outcome == "worker_lost" and one.name != "poison":
+        if one.outcome == "worker_lost" and one.name not in POISONOUS:
             for mark in history.marks_of.get((one.task_id, one.lease_id), [])[:1]:
                 if not {mark.pid, mark.parent} & struck:
                     yield "a task was charged with the loss of a worker that nothing had struck", (one, mark)

@@ -6,6 +6,7 @@ names the lease under which it was written, which is better evidence than anybod
 """
 
 import json
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
@@ -17,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import psycopg
 from psycopg.rows import class_row
 
+NS = 1_000_000_000
 # ok: committed. existing: a living task had the key. rolled_back: certainly not there. info: nobody knows.
 Status = Literal["ok", "existing", "rolled_back", "info"]
 Place = Literal["live", "completed", "cancelled", "dead"]
@@ -82,6 +84,7 @@ class Try:
     outcome: str
     error_class: str | None = None
     name: str = ""
+    finished_at: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,8 @@ class History:
     drain_s: float = 0.0
     drain_s_max: float = float("inf")
     grace_s: float = 10.0
+    # The database's clock, and CLOCK_MONOTONIC in nanoseconds at the same moment.
+    clock: tuple[datetime, int] | None = None
 
     @cached_property
     def starts(self) -> list[Mark]:
@@ -178,6 +183,12 @@ class History:
         finished = {(row.id, row.lease_id) for row in self.rows if row.place != "live" and row.lease_id is not None}
         return finished | {(one.task_id, one.lease_id) for one in self.tries}
 
+    def at(self, when: datetime | None) -> int:
+        """Give a moment of the database's clock on CLOCK_MONOTONIC, within some milliseconds."""
+        if when is None or self.clock is None:
+            return 0
+        return self.clock[1] + round((when - self.clock[0]).total_seconds() * NS)
+
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -220,7 +231,7 @@ SELECT f.id, f.place, f.name, f.attempt, coalesce(f.max_attempts, k.max_attempts
     (f.headers ->> 'pgtasks.fire_time')::timestamptz AS fire_time, f.finished_at, f.state
 FROM found AS f LEFT JOIN known AS k ON f.name = k.name
 """
-TRIES = "SELECT task_id, attempt, lease_id, outcome, error_class, name FROM pgtasks.attempts"
+TRIES = "SELECT task_id, attempt, lease_id, outcome, error_class, name, finished_at FROM pgtasks.attempts"
 FIRES = "SELECT schedule, fire_time, task_id, outcome FROM pgtasks.schedule_fires"
 
 
@@ -231,8 +242,9 @@ def read_tables(history: History, dsn: str) -> None:
         history.rows = connection.cursor(row_factory=class_row(Row)).execute(ROWS).fetchall()
         history.tries = connection.cursor(row_factory=class_row(Try)).execute(TRIES).fetchall()
         history.fires = connection.cursor(row_factory=class_row(Fire)).execute(FIRES).fetchall()
-        left = connection.execute("SELECT count(*) FROM pgtasks.leases").fetchone()
-        history.leases_left = left[0] if left is not None else 0
+        left = connection.execute("SELECT count(*), clock_timestamp() FROM pgtasks.leases").fetchone()
+        if left is not None:
+            history.leases_left, history.clock = left[0], (left[1], time.monotonic_ns())
 
 
 def save(history: History, path: Path) -> None:

@@ -19,7 +19,7 @@ from unittest import mock
 import psycopg
 
 from pgtasks import client
-from pgtasks.engine import completer, cursor, executor, leases
+from pgtasks.engine import completer, cursor, executor
 from pgtasks.outcome import Completed
 from pgtasks.store import sql_files, statements
 
@@ -40,6 +40,7 @@ class Plant:
     producers: Mapping[str, Any] = field(default_factory=dict)
     database: LiteralString = ""
     duration_s: float = 4.0
+    pause_s: float = 0.1
     drain_s_max: float = 15.0
 
 
@@ -142,25 +143,22 @@ def _stop_without_release() -> None:
     setattr(executor.Executor, "running", property(gone))  # noqa: B010 - as above
 
 
-def _trust_for_ever() -> None:
-    setattr(leases.Leases, "untrusted", lambda self, now: leases.Untrusted(set(), set()))  # noqa: B010 - as above
-    setattr(executor.Executor, "lose", lambda self, lease_ids, why: None)  # noqa: B010 - as above
-    setattr(executor.Executor, "lose_tasks", lambda self, tasks, why: None)  # noqa: B010 - as above
-
-
 _CLAIMS = ("tasks_claim", "tasks_rescan")
 _PAUSES = ("pause_worker",)
 _KILLS = ("kill_worker",)
 _THREADS = {"brief": 1.0}
+# Few enough for the slots that there are.
+_LASTING = {"lasting": 1.0}
 
 PLANTS: dict[str, Plant] = {
     "unfenced_complete": Plant(
         "a completion is accepted from whoever sends it",
         ("I4", "I11"),
         _PAUSES,
-        _THREADS,
+        {"steady": 1},
         {"tasks_complete": [(r"t\.id = f\.id AND t\.lease_id = f\.lease_id", "t.id = f.id")]},
-        duration_s=10,
+        duration_s=6,
+        pause_s=0.3,
     ),
     "unfenced_retry": Plant(
         "a failure is accepted from whoever sends it",
@@ -168,52 +166,47 @@ PLANTS: dict[str, Plant] = {
         _PAUSES,
         {"doomed": 1},
         {"tasks_retry": [(r"f\.id = t\.id AND f\.lease_id = t\.lease_id", "f.id = t.id")]},
-        duration_s=10,
-    ),
-    "zombie_not_refused": Plant(
-        "a worker that was paused neither notices nor is refused",
-        ("I4", "I7", "I11"),
-        _PAUSES,
-        {"lasting": 1, "brief": 3},
-        {"tasks_complete": [(r"t\.id = f\.id AND t\.lease_id = f\.lease_id", "t.id = f.id")]},
-        _trust_for_ever,
-        duration_s=10,
+        duration_s=6,
     ),
     "no_skip_locked": Plant(
         "claims neither lock what they take nor skip what is locked",
-        ("I3", "I7"),
+        ("I7",),
         edits={name: [(r"FOR NO KEY UPDATE OF t SKIP LOCKED", "")] for name in _CLAIMS},
     ),
     "sweep_ignores_attempts": Plant(
-        "a task whose worker is lost is queued again, however often that happened",
+        "a task whose worker is lost at the last attempt is queued again",
         ("I6",),
-        mix={"poison": 1, "quick": 20},
+        mix={"fatal": 1, "quick": 20},
         edits={"leases_sweep": [(r"WHEN t\.attempt >= [^\n]* THEN 'dead'", "WHEN false THEN 'dead'")]},
     ),
     "sweep_forgets_record": Plant(
         "a lost attempt leaves no record",
         ("I7", "I13"),
         _KILLS,
-        {"lasting": 1},
+        _LASTING,
         {"leases_sweep": [(r"(h\.queue, h\.name, h\.claimed_at\s+FROM held AS h)", r"\1 WHERE false")]},
+        pause_s=0.5,
     ),
     "sweep_loses_tasks": Plant(
         "the tasks of a lost worker are deleted",
         ("I1",),
         _KILLS,
-        {"lasting": 1},
+        _LASTING,
         {"leases_sweep": [(r"ELSE 'queued'", "ELSE 'gone'")]},
+        pause_s=0.5,
     ),
     "sweep_ignores_expiry": Plant(
         "leases are swept before they expire",
         ("I16",),
-        mix={"lasting": 1},
+        mix=_LASTING,
+        pause_s=0.5,
         edits={"leases_sweep": [(r"l\.expires_at < clock_timestamp\(\) AND", "")]},
     ),
     "heartbeat_never_renews": Plant(
         "heartbeats are answered, and renew nothing",
         ("I16",),
-        mix={"lasting": 1},
+        mix=_LASTING,
+        pause_s=0.5,
         edits={"workers_beat": [(r"SET expires_at = [^\n]*", "SET expires_at = l.expires_at")]},
     ),
     "release_charges_attempt": Plant(
@@ -225,7 +218,8 @@ PLANTS: dict[str, Plant] = {
     "stop_without_release": Plant(
         "a worker that stops leaves its tasks to the sweep",
         ("I12",),
-        mix={"lasting": 1},
+        mix=_LASTING,
+        pause_s=0.5,
         patch=_stop_without_release,
     ),
     "complete_before_run": Plant(

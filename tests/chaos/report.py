@@ -4,10 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.chaos.checker import INVARIANTS, NS, Violation
-from tests.chaos.history import History
-
-LOST_SENTENCES = {"a committed task is nowhere", "a task that was started is nowhere"}
+from tests.chaos.checker import INVARIANTS, Violation
+from tests.chaos.history import NS, History
 
 
 def figures(history: History, violations: Sequence[Violation], faults: Mapping[str, int]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,9 @@ def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog="./dev chaos", description="Real workers, real faults, and a verdict.")
     made.add_argument("--seed", type=int, default=1, help="of producers and faults (1)")
     made.add_argument("--duration", type=float, default=60.0, metavar="S", help="how long faults strike (60)")
-    made.add_argument("--faults", default="default", metavar="LIST", help="with commas; or default, all, none")
+    made.add_argument("--faults", metavar="LIST", help="with commas; or default, all, none")
     made.add_argument("--workers", type=int, default=4, metavar="N", help="worker processes (4)")
-    made.add_argument("--plant", metavar="NAME", choices=PLANTS, help="plant a bug, which has to be found")
+    made.add_argument("--plant", metavar="NAME", choices=PLANTS, help="plant a bug, with the faults that show it")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     made.add_argument("--list", action="store_true", help="list faults, planted bugs and invariants, and end")
     return made
@@ -108,14 +109,12 @@ def plan_of(options: argparse.Namespace) -> stage.Plan:
     """Give the plan that a command line asks for; raises ValueError."""
     if options.workers < 1 or options.duration < 0:
         raise ValueError("--workers must be at least 1, and --duration not negative")
-    return stage.Plan(
-        seed=options.seed,
-        duration_s=options.duration,
-        faults=stage.chosen_faults(options.faults),
-        workers=options.workers,
-        plant=options.plant,
-        drain_s_max=60.0 if options.plant else 180.0,
-    )
+    plan = stage.Plan(options.seed, options.duration, (), workers=options.workers, drain_s_max=180.0)
+    if options.plant:
+        plan = stage.planted_plan(plan, options.plant)
+    if options.faults or not options.plant:
+        plan = replace(plan, faults=stage.chosen_faults(options.faults or "default"))
+    return plan
 
 
 def listing() -> str:

@@ -119,15 +119,19 @@ Progress = Callable[[Step, str], None]
 class Stage:
     """The parts of a run; everything ends with the stack."""
 
-    def __init__(self, plan: Plan, folder: Path, stack: ExitStack, progress: Progress) -> None:
+    def __init__(
+        self, plan: Plan, folder: Path, stack: ExitStack, progress: Progress, cluster: Cluster | None = None
+    ) -> None:
         self.plan, self.folder, self._stack, self._progress = plan, folder, stack, progress
         self._began: dict[str, int] = {}
         self._deeds: list[Deed] = []
         self._keeping = threading.Event()
         progress("start", "a fresh cluster")
-        self.cluster = stack.enter_context(
+        self.cluster = cluster or stack.enter_context(
             Cluster(standby=plan.needs("standby"), disk_mib=DISK_MIB if plan.needs("disk") else None)
         )
+        with self.cluster.admin() as admin:
+            admin.execute("DROP SCHEMA IF EXISTS pgtasks CASCADE")
         schema.migrate(self.cluster.dsn)
         planted.in_database(plan.plant, self.cluster.dsn)
         self.pooler = stack.enter_context(PgBouncer(self.cluster.dsn)) if plan.needs("pgbouncer") else None
@@ -207,6 +211,7 @@ class Stage:
         if not self.plan.rolling_stop:
             return
         self._progress("stops", f"{work.sent.get('ok', 0)} tasks")
+        time.sleep(self.plan.lease_s + self.plan.sweep_s)  # what the faults cost is paid by then
         self._wait_settled()
         self.fleet.calm = True
         for index in range(self.fleet.count):
@@ -259,11 +264,13 @@ def _refused(output: str) -> int:
     return found
 
 
-def run(plan: Plan, folder: Path, progress: Progress = lambda _step, _text: None) -> Result:
-    """Make a run in a folder, which keeps its logs."""
+def run(
+    plan: Plan, folder: Path, progress: Progress = lambda _step, _text: None, cluster: Cluster | None = None
+) -> Result:
+    """Make a run in a folder, which keeps its logs; on a fresh cluster, or in the emptied one that is given."""
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        return Stage(plan, folder, stack, progress).run()
+        return Stage(plan, folder, stack, progress, cluster).run()
 
 
 def chosen_faults(names: str) -> list[str]:
@@ -288,6 +295,16 @@ def chosen_faults(names: str) -> list[str]:
     return chosen
 
 
-def without_faults(plan: Plan) -> Plan:
-    """Give the same plan in which nothing goes wrong."""
-    return replace(plan, faults=())
+def planted_plan(plan: Plan, name: str) -> Plan:
+    """Give the plan with a bug, and with the work and the faults that show it."""
+    bug = planted.PLANTS[name]
+    return replace(
+        plan,
+        plant=name,
+        faults=bug.faults,
+        mix=dict(bug.mix),
+        pause_s=bug.pause_s,
+        pauses_s=(0.3, 0.8),
+        drain_s_max=bug.drain_s_max,
+        rolling_stop="I12" in bug.seen_by,
+    )

@@ -36,7 +36,9 @@ MIX = {
     "snoozing": 4,
     "cancellable": 2,
     "lasting": 3,
-    "poison": 0.25,
+    "steady": 8,
+    "poison": 0.2,
+    "fatal": 0.1,
 }
 KEYS = 8
 LATE_S = 0.8
