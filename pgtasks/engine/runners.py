@@ -86,7 +86,7 @@ class AsyncRunner:
         # without an outcome. When it begins, it sees the stop reason.
         task = self._tasks.get(attempt)
         if task is not None and attempt.begun:
-            task.cancel(str(attempt.stop_reason))
+            task.cancel(str(attempt.stop_reason) or None)
 
     def close(self, limit_s: float) -> None:
         """End the loop and what handlers left on it; a handler that blocks it is left to its thread."""

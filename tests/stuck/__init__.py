@@ -1,0 +1,1 @@
+"""Handlers that never end, and what it costs whom."""
