@@ -35,5 +35,14 @@ async def gives_up(link: Link, queues: Sequence[str], names: Sequence[str], full
     return bool(kept)
 
 
+async def is_due(link: Link, queues: Sequence[str], names: Sequence[str]) -> bool:
+    """Tell whether tasks of these names wait in these queues, for a child process that can run them.
+
+    Raises DatabaseUnavailable.
+    """
+    left = await link.fetch_all(looking.left(queues, names))
+    return any(one.runnable and not one.paused for one in left)
+
+
 def _counts(queues: list[tuple[str, int, bool]]) -> str:
     return ",".join(f"{queue}={count}{'+' if more else ''}" for queue, count, more in queues if count)

@@ -1,4 +1,5 @@
 -- Claims up to a limit of due tasks of one queue, from where this worker's cursor stands.
+-- Suspects (tasks whose process was lost) are left to tasks_claim_suspects.sql.
 --
 -- Parameters: queue; limit; names (the handlers this worker has); worker_id; lease_s; and
 -- the lanes, highest priority first, as three arrays of one length: priorities, run_ats, ids
@@ -29,6 +30,7 @@ WITH due AS MATERIALIZED (
             AND (t.run_at, t.id) > (lane.run_at, lane.id)
             AND t.run_at <= statement_timestamp()
             AND t.state = 'queued'
+            AND t.losses = 0
             AND t.name = ANY(%(names)s::text[])
         ORDER BY t.run_at, t.id
         LIMIT %(limit)s

@@ -32,6 +32,7 @@ due AS MATERIALIZED (
             AND t.priority = lane.priority
             AND t.run_at <= statement_timestamp()
             AND t.state = 'queued'
+            AND t.losses = 0
             AND t.name = ANY(%(names)s::text[])
         ORDER BY t.run_at, t.id
         LIMIT %(limit)s

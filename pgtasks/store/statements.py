@@ -102,6 +102,15 @@ def rescan(queue: str, *, limit: int, names: list[str], worker_id: UUID, lease_s
     )
 
 
+def claim_suspects(queue: str, *, limit: int, names: list[str], worker_id: UUID, lease_s: float) -> Statement[Claimed]:
+    """Claim up to ``limit`` tasks whose process was lost the last time they ran."""
+    return Statement(
+        sql("tasks_claim_suspects"),
+        {"queue": queue, "limit": limit, "names": names, "worker_id": worker_id, "lease_s": lease_s},
+        Claimed,
+    )
+
+
 Ended = tuple[int, int]  # task id, lease id
 
 

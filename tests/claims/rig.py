@@ -9,6 +9,7 @@ import random
 import time
 import types
 import uuid
+from collections.abc import Sequence
 from typing import Any, Self
 
 from pgtasks import App, Context
@@ -37,6 +38,7 @@ class Rig:
         safety_poll_s: float = 60.0,
         pooler: Any = "none",
         hold_s: float = 0.0,
+        isolated: Sequence[str] = (),
     ) -> None:
         self.id = uuid.uuid4()
         self.started: dict[int, float] = {}
@@ -49,7 +51,7 @@ class Rig:
             safety_poll_s=safety_poll_s,
             pooler=pooler,
         )
-        self._names, self._hold_s = names or ("t",), hold_s
+        self._names, self._isolated, self._hold_s = names or ("t",), isolated, hold_s
         self._stop, self._stop_all = asyncio.Event(), asyncio.Event()
         self.link = Link(dsn, "claim", worker=self.id.hex[:12], pooler=pooler)
         self.finish_link = Link(dsn, "finish", worker=self.id.hex[:12], pooler=pooler)
@@ -90,7 +92,8 @@ class Rig:
             self.bell,
             settings=settings,
             worker_id=self.id,
-            names=list(self._names),
+            names=[name for name in self._names if name not in self._isolated],
+            isolated=self._isolated,
             slots=slots,
             leases=leases,
             executor=self.executor,

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pgtasks.engine import cursor
+from pgtasks.engine.sources import Line
 from pgtasks.store import looking, session
 from tests.claims.helpers import analyze, avalue, until
 from tests.claims.rig import Rig
@@ -39,7 +40,7 @@ async def _busy(dsn: str, connection: Connection, backlog: int = 5000) -> AsyncI
         (backlog,),
     )
     async with Rig(dsn, concurrency=10, hold_s=0.01) as rig:
-        place = rig.claimer._cursors["default"]  # noqa: SLF001 - nothing else tells when it has learned
+        (place,) = [one.cursor for one in rig.claimer.sources["default"] if isinstance(one, Line)]
         await rig.ran(500)
         assert place.rescan_in_s(time.monotonic()) > 10
         yield rig

@@ -1,0 +1,69 @@
+"""The intake: sends a claim, and starts what it brings."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from pgtasks.engine.batches import BatchLimit
+from pgtasks.engine.cursor import claim_order
+from pgtasks.engine.executor import Executor
+from pgtasks.engine.leases import Leases
+from pgtasks.engine.unanswered import Unanswered
+from pgtasks.errors import DatabaseError, DatabaseUnavailable
+from pgtasks.model import Claimed
+from pgtasks.store import statements
+from pgtasks.store.link import Link
+from pgtasks.store.session import Statement, is_about_time
+
+CLOCK_READ_S = 30.0
+
+
+class Intake:
+    """Takes tasks into this worker; one claim at a time."""
+
+    def __init__(self, link: Link, worker_id: UUID, lease_s: float, *, leases: Leases, executor: Executor) -> None:
+        self.link, self.worker_id, self.lease_s = link, worker_id, lease_s
+        self._leases, self._executor = leases, executor
+        self.unanswered = Unanswered(link, worker_id)
+        self._clock: tuple[datetime, float] | None = None
+        self.found_at = time.monotonic()
+        # What an ordinary claim takes; what another takes beyond that is the walk over dead and foreign rows.
+        self.usual_s = 0.0
+        self.claims = 0
+        self.rescans = 0
+
+    async def take(
+        self, queue: str, statement: Statement[Claimed], batch: BatchLimit, limit: int
+    ) -> tuple[list[Claimed], float]:
+        """Run a claim and start what it brings; gives the tasks, in claim order, and the seconds it took."""
+        sent_at = time.monotonic()
+        try:
+            rows = await self.link.fetch_all(statement)
+        except BaseException as error:
+            # Also when this worker stops waiting, because it is told to end.
+            self.unanswered.lost()
+            # The next server may be another one, with another clock.
+            self._clock = None
+            if isinstance(error, DatabaseError) and is_about_time(error):
+                batch.timed_out(limit)
+            raise
+        took_s = time.monotonic() - sent_at
+        if rows:
+            batch.answered(rows, took_s)
+            rows.sort(key=claim_order)
+            self.found_at = time.monotonic()
+            self.unanswered.heard(rows[0].lease_id)
+            self._leases.add(rows[0].lease_id, len(rows), sent_at)
+            self._executor.start(queue, rows)
+        return rows, took_s
+
+    async def database_now(self) -> datetime:
+        """Give the database's time, rounded down: read now and then, extrapolated in between."""
+        if self._clock is None or time.monotonic() - self._clock[1] > CLOCK_READ_S:
+            read = await self.link.fetch_one(statements.clock())
+            if read is None:
+                raise DatabaseUnavailable("the database's clock could not be read")
+            self._clock = (read, time.monotonic())
+        return self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])

@@ -1,0 +1,162 @@
+"""Sources: what a worker claims from. Each queue has up to three.
+
+::
+
+    suspects   tasks whose process was lost the last time (losses > 0), of any name
+    isolated   tasks whose handler runs in a process of its own
+    ordinary   all others
+
+Suspects and isolated tasks run in child processes, one at a time in each, so both are claimed
+only while a child is free: a claimed task is a started task. They come first in a round,
+because ordinary tasks would take every slot of a busy worker; the children bound how many slots
+they can have.
+
+An ordinary claim leaves suspects alone. So a task that kills its process can take others down
+with it once. From then on it can only kill its child, and the others end well in theirs. The
+price is a look for suspects: one probe of an index that is nearly always empty, with each look
+from the head, and once a second under load.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+from pgtasks.engine.batches import BatchLimit
+from pgtasks.engine.cursor import Cursor
+from pgtasks.engine.intake import Intake
+from pgtasks.store import looking, statements
+
+SUSPECTS_S = 1.0
+
+
+class Source(ABC):
+    """One kind of task in one queue; ``room`` says how many of them could start now."""
+
+    def __init__(self, queue: str, names: list[str], intake: Intake, room: Callable[[], int]) -> None:
+        self.queue = queue
+        self._names, self._intake, self._room = names, intake, room
+        self._batch = BatchLimit()
+
+    @property
+    def full(self) -> bool:
+        """Whether none of its tasks could start now."""
+        return self._room() <= 0
+
+    @property
+    def limit(self) -> int:
+        """How many tasks to claim at once now, at most."""
+        return min(self._batch.tasks, self._room())
+
+    @abstractmethod
+    async def claim(self, limit: int, *, from_head: bool = False) -> int:
+        """Claim up to ``limit`` tasks in the cheapest way, or all over from the head; gives how many it took."""
+
+    @abstractmethod
+    async def look(self, limit: int) -> tuple[int, bool]:
+        """Claim from the head if that may be done now; gives how many tasks, and whether it was done."""
+
+    @abstractmethod
+    def look_in_s(self, now: float) -> float:
+        """Say in how many seconds ``look`` can do something."""
+
+
+class Line(Source):
+    """The tasks of some names, taken in their order behind a cursor."""
+
+    def __init__(self, queue: str, names: list[str], intake: Intake, room: Callable[[], int]) -> None:
+        super().__init__(queue, names, intake, room)
+        self.cursor = Cursor()
+
+    async def claim(self, limit: int, *, from_head: bool = False) -> int:
+        """Claim from the cursor, from the head when that is due, or both."""
+        cursor, count = self.cursor, 0
+        if not from_head and not (cursor.busy and cursor.rescan_due(time.monotonic())):
+            count = await self._claim_from_cursor(limit)
+            if count == limit or not cursor.rescan_due(time.monotonic()):
+                return count
+        return count + await self._rescan(limit - count)
+
+    async def look(self, limit: int) -> tuple[int, bool]:
+        """Claim from the head where that keeps within its share of the time, else from the cursor."""
+        if self.cursor.rescan_in_s(time.monotonic()) > 0:
+            return await self._claim_from_cursor(limit), False
+        return await self._rescan(limit), True
+
+    def look_in_s(self, now: float) -> float:
+        """Say in how many seconds a look from the head, or the near one in its place, can be made."""
+        return min(self.cursor.rescan_in_s(now), self.cursor.near_in_s(now))
+
+    async def _claim_from_cursor(self, limit: int) -> int:
+        cursor, intake = self.cursor, self._intake
+        began = time.monotonic()
+        near = cursor.near_due(began)
+        if near:
+            known = [lane.priority for lane in cursor.lanes()]
+            cursor.add_lanes(await intake.link.fetch_all(looking.new_lanes(self.queue, known, self._names)))
+        lanes = cursor.near_lanes() if near else cursor.lanes()
+        if not lanes:
+            return 0
+        statement = statements.claim(
+            self.queue, lanes, limit=limit, names=self._names, worker_id=intake.worker_id, lease_s=intake.lease_s
+        )
+        rows, took_s = await intake.take(self.queue, statement, self._batch, limit)
+        intake.claims += 1
+        full = len(rows) >= limit
+        if near:
+            ended = time.monotonic()
+            cursor.looked_near(rows, full=full, ended=ended, cost_s=max(0.0, ended - began - intake.usual_s))
+        else:
+            intake.usual_s += (took_s - intake.usual_s) / 16
+            cursor.claimed(rows, full=full)
+        return len(rows)
+
+    async def _rescan(self, limit: int) -> int:
+        intake = self._intake
+        began = await intake.database_now()
+        statement = statements.rescan(
+            self.queue, limit=limit, names=self._names, worker_id=intake.worker_id, lease_s=intake.lease_s
+        )
+        rows, took_s = await intake.take(self.queue, statement, self._batch, limit)
+        intake.rescans += 1
+        self.cursor.rescanned(
+            rows,
+            full=len(rows) >= limit,
+            began=began,
+            ended=time.monotonic(),
+            cost_s=max(0.0, took_s - intake.usual_s),
+        )
+        return len(rows)
+
+
+class Suspects(Source):
+    """The tasks whose process was lost; there are few, and each claim begins at the head."""
+
+    _looked_at = float("-inf")
+    # The last claim got all it asked for: there may be more.
+    _more = False
+
+    async def claim(self, limit: int, *, from_head: bool = False) -> int:
+        """Claim if that is due."""
+        if not (from_head or self._more or time.monotonic() - self._looked_at >= SUSPECTS_S):
+            return 0
+        return await self._take(limit)
+
+    async def look(self, limit: int) -> tuple[int, bool]:
+        """Claim."""
+        return await self._take(limit), True
+
+    def look_in_s(self, now: float) -> float:  # noqa: ARG002 - as the other sources
+        """Say that a look can be made at any time."""
+        return 0.0
+
+    async def _take(self, limit: int) -> int:
+        intake = self._intake
+        statement = statements.claim_suspects(
+            self.queue, limit=limit, names=self._names, worker_id=intake.worker_id, lease_s=intake.lease_s
+        )
+        rows, _ = await intake.take(self.queue, statement, self._batch, limit)
+        self._looked_at = time.monotonic()
+        self._more = len(rows) >= limit
+        return len(rows)
