@@ -7,8 +7,7 @@ import signal
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pgtasks.engine.departure import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
-from pgtasks.engine.departure import EXIT_RECYCLE
+from pgtasks.engine.departure import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, EXIT_RECYCLE
 
 # A process that lived for this long had a life; its successor begins at once.
 LIVED_S_MIN = 10.0
