@@ -1,15 +1,19 @@
 """Worker and scheduler processes that are killed and started again while schedules fire."""
 
+import os
 import random
 import time
 import types
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Self
 
 from tests.workers import WorkerProcess
 
 APP = "tests.apps.basic:app"
+# Whether the tests take the time that they would like to.
+LONG = bool(os.environ.get("PGTASKS_LONG_TESTS"))
 Start = Callable[[], WorkerProcess]
 
 
@@ -47,6 +51,12 @@ class Fleet:
     def outputs(self) -> str:
         """Give what the living ones printed."""
         return "\n".join(process.output() for process in self.processes)
+
+
+def cpu_s(pid: int) -> float:
+    """Give the processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def worker(dsn: str, *flags: str, env: dict[str, str] | None = None) -> Start:

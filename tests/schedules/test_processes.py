@@ -1,36 +1,19 @@
-"""Worker processes that fire: killed, stopped, and with wrong clocks."""
+"""Worker processes that fire, and are killed meanwhile."""
 
-import os
-import signal
 import time
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from tests.clocks import Clock
 from tests.database import Connection, Server, rows, value, wait_until
-from tests.schedules.fleet import APP, Fleet, worker
+from tests.schedules.fleet import APP, LONG, Fleet, worker
 from tests.schedules.helpers import add, assert_paired, fired, gaps, outcomes
 from tests.workers import WorkerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-LONG = bool(os.environ.get("PGTASKS_LONG_TESTS"))
 SCHEDULES = 20
-# What Python and its libraries take for the time is a minute and a half behind.
-LATE_CLOCK = """
-import datetime, time
-_time = time.time
-time.time = lambda: _time() - 90.0
-class Late(datetime.datetime):
-    @classmethod
-    def now(cls, tz=None):
-        return datetime.datetime.fromtimestamp(time.time(), tz)
-    @classmethod
-    def utcnow(cls):
-        return datetime.datetime.utcfromtimestamp(time.time())
-_datetime = datetime.datetime
-Late.__name__ = "datetime"
-"""
 
 
 def test_random_kills(dsn: str, connection: Connection) -> None:
@@ -61,13 +44,21 @@ def test_random_kills(dsn: str, connection: Connection) -> None:
     assert_paired(connection)
 
 
-def test_twelve_schedulers_and_purged_tasks(dsn: str, connection: Connection) -> None:
-    """K-09: a record of the fire that outlives the run is what keeps the next scheduler from firing again."""
+def test_twelve_schedulers_and_purged_tasks(dsn: str, connection: Connection, tmp_path: Path) -> None:
+    """K-09: a record of the fire that outlives the run is what keeps the next scheduler from firing again.
+
+    The clocks of two of them are half a minute ahead and behind.
+    """
+    processes, slots = (12, 10) if LONG else (3, 5)
+    wrong = [worker(dsn, env=Clock(tmp_path, "patched", shift_s).env) for shift_s in (30.0, -30.0)]
     for number in range(SCHEDULES):
         add(connection, f"s{number}", missed="all")
-    with Fleet([worker(dsn) for _ in range(3)], seed=2) as fleet:
+    with Fleet([*wrong, *[worker(dsn)] * (processes - len(wrong))], seed=2) as fleet:
+        for process in fleet.processes:
+            process.wait_output("worker started", 60.0)
+        first = value(connection, "SELECT count(DISTINCT fire_time) FROM pgtasks.schedule_fires")
         until = time.monotonic() + 60.0
-        while value(connection, "SELECT count(DISTINCT fire_time) FROM pgtasks.schedule_fires") < 5:
+        while value(connection, "SELECT count(DISTINCT fire_time) FROM pgtasks.schedule_fires") < first + slots:
             rows(connection, "DELETE FROM pgtasks.history")
             time.sleep(0.02)  # the purges come all the time, not as fast as they can
             assert time.monotonic() < until, fleet.outputs()
@@ -80,53 +71,6 @@ def test_twelve_schedulers_and_purged_tasks(dsn: str, connection: Connection) ->
     added = value(connection, "SELECT last_value FROM pgtasks.tasks_id_seq")
     first = value(connection, "SELECT min(task_id) FROM pgtasks.schedule_fires")
     assert added - first + 1 == before
-
-
-def test_a_process_that_stood_still(dsn: str, connection: Connection) -> None:
-    """K-15: stopped across several slots and continued: the policy decides, and it does not spin."""
-    policies = ("skip", "latest", "all")
-    for policy in policies:
-        add(connection, policy, missed=policy)
-    with WorkerProcess(APP, dsn, "--concurrency=2", "--log-level=info") as process:
-        wait_until(lambda: fired(connection, "all") >= 2, hint=process.output)
-        process.signal(signal.SIGSTOP)
-        time.sleep(4.2)  # several slots pass while it stands still
-        before = len(outcomes(connection, "all"))
-        process.signal(signal.SIGCONT)
-        wait_until(lambda: len(outcomes(connection, "all")) >= before + 5, hint=process.output)
-        used = cpu_s(process.pid)
-        lines = len(process.output().splitlines())
-        time.sleep(2.0)  # the span in which it must not spin
-        assert cpu_s(process.pid) - used < 0.5
-        assert len(process.output().splitlines()) - lines <= 6
-    assert gaps(connection) == []
-    for policy in policies:
-        found = outcomes(connection, policy)
-        assert (policy, found.count("missed") >= 2) == (policy, policy != "all")
-    assert_paired(connection)
-
-
-def cpu_s(pid: int) -> float:
-    """Give the processor time that a process has used."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def test_a_late_clock_fires_nothing_early_or_late(dsn: str, connection: Connection, tmp_path: Path) -> None:
-    """K-17: the worker's clock is ninety seconds behind; only the database's counts."""
-    (tmp_path / "sitecustomize.py").write_text(LATE_CLOCK)
-    add(connection, "s")
-    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-    with WorkerProcess(APP, dsn, "--concurrency=2", env=env) as process:
-        wait_until(lambda: fired(connection, "s") >= 4, hint=process.output)
-        (said,) = [line for line in process.output().splitlines() if "worker started" in line]
-    # The first slot was due while the process was still starting.
-    spans = rows(connection, "SELECT fired_at - fire_time FROM pgtasks.schedule_fires ORDER BY fire_time")
-    lateness = [span.total_seconds() for (span,) in spans]
-    assert min(lateness) >= 0.0
-    assert max(lateness[1:]) < 2.0
-    started = "SELECT extract(epoch FROM min(fired_at) - %s::timestamptz) FROM pgtasks.schedule_fires"
-    assert value(connection, started, said.split()[0]) > 80, "its clock was not behind"
 
 
 def test_a_worker_hears_of_a_new_schedule(dsn: str, connection: Connection) -> None:
