@@ -1,0 +1,1 @@
+"""Tests of `pgtasks worker --processes`: restarts, signals, and what dead workers leave."""
