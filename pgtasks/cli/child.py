@@ -40,7 +40,8 @@ def main(argv: Sequence[str]) -> int:
         app = apps.load_app(options.app)
     except BaseException as error:  # noqa: BLE001 - whatever it is, the worker is told
         with contextlib.suppress(OSError):
-            isolated.send({"failed": f"{type(error).__name__}: {error}"})
+            # No flag of ours shows more of it here.
+            isolated.send({"failed": f"{type(error).__name__}: {str(error).partition(' — `pgtasks --debug')[0]}"})
         return FAILURE
     logs.configure(options.log_format, options.log_level)
     isolated.serve(app)

@@ -37,7 +37,7 @@ from pgtasks.engine.child import Child
 from pgtasks.engine.crossing import outcome_in, reason_out, task_out
 from pgtasks.engine.frames import Message
 from pgtasks.engine.runners import Deliver, Finished
-from pgtasks.errors import ProcessDied
+from pgtasks.errors import PayloadError, ProcessDied
 from pgtasks.outcome import Outcome, Released, StopRequested
 
 # How long a handler that was told to stop gets to end.
@@ -211,11 +211,19 @@ class ProcessRunner:
         self._start(min(missing, self._room()))
 
     def _give(self, child: Child, attempt: Attempt) -> None:
+        message = {"task": task_out(attempt.task), "queue": attempt.queue, "ticket": child.tickets + 1}
+        attempt.begin(time.monotonic())
+        try:
+            child.send(message)
+        except ValueError as error:
+            # A small jsonb can be a large text: 1e100000 has as many digits.
+            self._idle.append(child)
+            too_large = PayloadError(f"payload cannot be handed to a child process: {error}")
+            self._loop.call_soon(self._decided, [attempt], too_large)
+            return
         child.attempt = attempt
         child.tickets += 1
         self._busy[attempt] = child
-        attempt.begin(time.monotonic())
-        child.send({"task": task_out(attempt.task), "queue": attempt.queue, "ticket": child.tickets})
 
     def _on_message(self, child: Child, message: Message) -> None:
         if "outcome" in message:
@@ -295,16 +303,16 @@ class ProcessRunner:
         del self._busy[attempt]
         if attempt.stop_reason is None:
             facts = {"task_id": attempt.task.id, "task": attempt.task.name}
-            events.warning("child process ended", pid=child.pid, returncode=returncode, **facts)
+            events.info("child process ended", pid=child.pid, returncode=returncode, **facts)
             self._decided([attempt], died)
         else:
             self._decided([attempt])
 
-    def _decided(self, attempts: list[Attempt], died: ProcessDied | None = None) -> None:
-        """Decide about attempts without their handlers: by the reason of their stop, or by their process's end."""
+    def _decided(self, attempts: list[Attempt], error: Exception | None = None) -> None:
+        """Decide about attempts without their handlers: by what went wrong, or else by the reason of their stop."""
         if not attempts:
             return
-        finished = [(attempt, self._judge.judge(attempt, died or _reason(attempt))) for attempt in attempts]
+        finished = [(attempt, self._judge.judge(attempt, error or _reason(attempt))) for attempt in attempts]
         self._deliver(finished)
         # After-hooks are users' code: not on this loop.
         threading.Thread(target=self._hook, args=(finished,), name="pgtasks-hooks", daemon=True).start()

@@ -17,8 +17,10 @@ Message = dict[str, Any]
 
 
 def pack(message: Message) -> bytes:
-    """Give a message as bytes."""
+    """Give a message as bytes; raises ValueError for one that is too large."""
     body = json.dumps(message, separators=(",", ":")).encode()
+    if len(body) > FRAME_BYTES_MAX:
+        raise ValueError(f"a message of {len(body):,} bytes, the limit is {FRAME_BYTES_MAX:,}")
     return _LENGTH.pack(len(body)) + body
 
 

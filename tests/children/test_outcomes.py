@@ -29,6 +29,17 @@ async def test_values_come_and_go_as_they_are(shared: Pool, name: str) -> None:
         assert await shared.result(name, value=value) == value
 
 
+async def test_a_payload_that_is_too_large_as_text_fails_its_task(
+    shared: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL keeps some numbers in less room than their digits take."""
+    monkeypatch.setattr("pgtasks.engine.frames.FRAME_BYTES_MAX", 100_000)
+    outcome = await shared.run("echo", value="x" * 100_000)
+    assert isinstance(outcome, Dead)
+    assert "payload cannot be handed to a child process" in outcome.failure.message
+    assert await shared.result("echo", value=1) == 1
+
+
 @pytest.mark.parametrize("name", ["raises", "araises"])
 async def test_an_error_of_any_kind_fails_the_task_and_not_the_process(shared: Pool, name: str) -> None:
     """R-03: also SystemExit, KeyboardInterrupt and those that cannot be pickled or printed."""
