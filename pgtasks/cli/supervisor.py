@@ -22,10 +22,11 @@ def supervise(settings: WorkerSettings) -> int:
 
         def join_local() -> None:
             from pgtasks import embedded
+            from pgtasks.cli.database import database
 
             # A worker uses it, so it is there; if it went just now, the workers start it again.
             with contextlib.suppress(embedded.EmbeddedError):
-                stack.enter_context(embedded.open_server())
+                stack.enter_context(database(None))
 
         command = [sys.executable, *without_processes(sys.orig_argv[1:])]
         return supervisor.supervise(command, environment(os.environ), settings, join_local=join_local)

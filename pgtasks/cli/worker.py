@@ -114,7 +114,7 @@ def worker(
     rebirth, supervision = Rebirth(os.environ), Supervision.take(os.environ)
     settings = worker_settings(
         {
-            "dsn": given_dsn(dsn),
+            "dsn": given_dsn(dsn, notes=supervision is None),
             "queues": tuple(map(QueueSlots.parse, queues)) if queues else None,
             "concurrency": concurrency,
             "processes": processes,
@@ -127,7 +127,7 @@ def worker(
             "safety_poll_s": safety_poll,
             "shutdown_grace_s": shutdown_grace,
             "pooler": pooler,
-            "listen_dsn": given_listen_dsn(listen_dsn),
+            "listen_dsn": given_listen_dsn(listen_dsn, notes=supervision is None),
             "scheduler": scheduler,
             "drain": drain,
             "log_format": log_format,
@@ -145,7 +145,7 @@ def worker(
     # What the app's handlers enqueue through is the same way.
     os.environ[POOLER_VARIABLE] = settings.pooler
     loaded = apps.load_app(app)
-    with _database_of(loaded, settings.dsn) as (used, is_local):
+    with _database_of(loaded, settings.dsn, notes=supervision is None) as (used, is_local):
         logs.configure(settings.log_format, settings.log_level)
         from pgtasks import schema
         from pgtasks.engine.departure import EXIT_FAILURE, EXIT_RECYCLE
@@ -183,7 +183,7 @@ def leave(_number: int, _frame: object) -> NoReturn:
 
 
 @contextmanager
-def _database_of(app: App, dsn: str) -> Iterator[tuple[str, bool]]:
+def _database_of(app: App, dsn: str, *, notes: bool) -> Iterator[tuple[str, bool]]:
     """Give the connection string to work on, and whether it is the local server's.
 
     It is the flag's, else the app's own, else the local server's.
@@ -198,6 +198,6 @@ def _database_of(app: App, dsn: str) -> Iterator[tuple[str, bool]]:
         own = app.dsn
     except ConfigError:
         own = None
-    with nullcontext(own) if own else database(None) as used:
+    with nullcontext(own) if own else database(None, notes=notes) as used:
         os.environ[DSN_VARIABLE] = used
         yield used, own is None
