@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Literal, cast, get_args
 
+from pgtasks.durations import is_duration, seconds_in
 from pgtasks.errors import ConfigError
 
 Pooler = Literal["none", "transaction"]
@@ -47,6 +48,7 @@ class QueueSlots:
 
 CONCURRENCY_MAX = 10_000
 PROCESSES_MAX = 256
+KEEP_S_MIN = 3600.0
 
 
 def _about(env: str, help_text: str, least: float | None = None, most: float | None = None) -> dict[str, Any]:
@@ -111,6 +113,12 @@ class WorkerSettings:
         default=30.0,
         metadata=_about("PGTASKS_SHUTDOWN_GRACE", "seconds that running tasks get to finish after SIGTERM", 0, 86400),
     )
+    keep_s: float = field(
+        default=604_800.0,
+        metadata=_about(
+            "PGTASKS_KEEP", "how long history and failed attempts are kept, as in 7d or 12h, 0 for ever", 0, 10**10
+        ),
+    )
     safety_poll_s: float = field(
         default=5.0,
         metadata=_about(
@@ -154,6 +162,8 @@ def _check(setting: Field[Any], value: Any, said: str) -> None:
         raise ConfigError(f"{said} must be between {least:g} and {most:g}, got {value}")
     if allowed is not None and value not in allowed:
         raise ConfigError(f"{said} must be {' or '.join(allowed)}, got {value!r}")
+    if setting.name == "keep_s" and 0 < value < KEEP_S_MIN:
+        raise ConfigError(f"{said} must be 0 (for ever) or at least an hour, got {value:g} seconds")
     if setting.name == "queues":
         seen = [queue.name for queue in value]
         if len(set(seen)) < len(seen):
@@ -221,7 +231,7 @@ _EXPECTED = {
     bool: "true or false",
     int: "a whole number",
     type(None): "a whole number",
-    float: "a number of seconds",
+    float: "a number of seconds, or a time span such as 90s or 1h30m",
 }
 
 
@@ -234,7 +244,7 @@ def _read(variable: str, name: str, text: str) -> Any:
             case int() | None:
                 return int(text)
             case float():
-                return float(text)
+                return seconds_in(text.strip()) if is_duration(text.strip()) else float(text)
             case tuple():
                 return tuple(QueueSlots.parse(part.strip()) for part in text.split(","))
     except ConfigError as error:

@@ -7,7 +7,20 @@ import importlib.util
 
 import typer
 
-from pgtasks.cli import dead, doctor, enqueue, grant, queues, scheduler, schedules, status, tasks, worker, workers
+from pgtasks.cli import (
+    dead,
+    doctor,
+    enqueue,
+    grant,
+    prune,
+    queues,
+    scheduler,
+    schedules,
+    status,
+    tasks,
+    worker,
+    workers,
+)
 
 # Groups that come with another part of the package, which may be left out.
 _OPTIONAL_GROUPS = {"db": "db"}
@@ -27,6 +40,7 @@ def mount(app: typer.Typer) -> None:
     app.command("scheduler")(scheduler.scheduler)
     app.command("doctor")(doctor.doctor)
     app.command("grant")(grant.grant)
+    app.command("prune")(prune.command)
     for name, (module, function) in _OPTIONAL_COMMANDS.items():
         if _exists(module):
             app.command(name)(getattr(_load(module), function))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
+from pgtasks.durations import is_duration, seconds_in
 from pgtasks.errors import ConfigError
 from pgtasks.model import STATUSES
 
@@ -22,8 +22,6 @@ TaskIds = Annotated[list[int], typer.Argument(metavar="ID…", help="Task ids.",
 TaskId = Annotated[int, typer.Argument(metavar="ID", help="Task id.", show_default=False)]
 
 ID_MAX = 2**63 - 1
-_UNITS_S = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604_800.0}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+|\d+(?:\.\d+)?|\.\d+")
 
 
 def check_ids(ids: list[int]) -> list[int]:
@@ -43,11 +41,11 @@ def check_status(status: str | None) -> str | None:
 
 def duration(text: str, option: str) -> float:
     """Read seconds, or a number with a unit (90, 15m, 1h30m, 2d); raises ConfigError."""
-    if _DURATION.fullmatch(text.removeprefix("-")) and text.startswith("-"):
+    if text.startswith("-") and is_duration(text.removeprefix("-")):
         raise ConfigError(f"{option} must not be negative, got {text!r}")
-    if not _DURATION.fullmatch(text):
+    if not is_duration(text):
         raise ConfigError(f"{option} {text!r} is no duration — seconds, or units as in 90s, 15m, 1h30m, 2d")
-    return sum(float(number) * _UNITS_S[unit] for number, unit in re.findall(r"(\d*\.?\d+)([smhdw]?)", text))
+    return seconds_in(text)
 
 
 def instant(text: str, option: str) -> datetime:
@@ -67,7 +65,7 @@ def past(text: str | None, option: str) -> datetime | None:
     """Read a moment of the past: ISO 8601, or how long ago (2h, 7d); raises ConfigError."""
     if text is None:
         return None
-    if _DURATION.fullmatch(text):
+    if is_duration(text):
         try:
             return datetime.now(UTC) - timedelta(seconds=duration(text, option))
         except OverflowError:

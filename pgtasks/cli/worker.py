@@ -14,7 +14,7 @@ import typer
 from pgtasks.app import App
 from pgtasks.cli.database import DSN_VARIABLE, POOLER_VARIABLE, database, given_dsn, given_listen_dsn
 from pgtasks.cli.exits import Terminated
-from pgtasks.cli.options import Dsn
+from pgtasks.cli.options import Dsn, duration
 from pgtasks.errors import ConfigError
 from pgtasks.settings import QueueSlots, WorkerSettings, flag_of, worker_settings
 
@@ -61,6 +61,14 @@ StuckMax = Annotated[
 ]
 Lease = Annotated[float | None, _option("lease_s", "S")]
 SweepInterval = Annotated[float | None, _option("sweep_interval_s", "S")]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        "--keep",
+        metavar="TIME",
+        help="How long history and failed attempts are kept, as in 7d or 12h; 0 for ever.  [default: 7d]",
+    ),
+]
 SafetyPoll = Annotated[float | None, _option("safety_poll_s", "S")]
 ShutdownGrace = Annotated[float | None, _option("shutdown_grace_s", "S")]
 Pooler = Annotated[str | None, _option("pooler", "KIND")]
@@ -94,6 +102,7 @@ def worker(
     stuck_max: StuckMax = None,
     lease: Lease = None,
     sweep_interval: SweepInterval = None,
+    keep: Keep = None,
     safety_poll: SafetyPoll = None,
     shutdown_grace: ShutdownGrace = None,
     pooler: Pooler = None,
@@ -124,6 +133,7 @@ def worker(
             "stuck_max": stuck_max,
             "lease_s": lease,
             "sweep_interval_s": sweep_interval,
+            "keep_s": None if keep is None else duration(keep, "--keep"),
             "safety_poll_s": safety_poll,
             "shutdown_grace_s": shutdown_grace,
             "pooler": pooler,

@@ -8,7 +8,7 @@ import time
 from pgtasks import events
 from pgtasks.engine.heartbeat import SweepWindow
 from pgtasks.errors import DatabaseError
-from pgtasks.store import scheduling, statements
+from pgtasks.store import statements
 from pgtasks.store.link import Link
 from pgtasks.store.session import is_about_data, is_about_server, is_about_statement
 from pgtasks.store.statements import Swept
@@ -20,9 +20,6 @@ TIDY_S = 300.0
 LEFT_OUT_S_MIN, LEFT_OUT_S_MAX = 60.0, 600.0
 REFUSED_MAX = 10_000
 TIDY_AGAIN_S = 60.0
-# Longer than history is kept: a fire says that its slot is done, whatever became of the task.
-FIRES_KEEP_DAYS = 30
-FIRES_BATCH = 5000
 
 
 class Sweeper:
@@ -153,13 +150,6 @@ class Tidier:
             return TIDY_S * (0.8 + 0.4 * self._rng.random())
         return await self.tidy()
 
-    async def _prune_fires(self) -> None:
-        """Forget old fires in bounded batches, each a transaction of its own; at the start one is enough."""
-        while (
-            await self._link.fetch_one(scheduling.prune_fires(keep_days=FIRES_KEEP_DAYS, limit=FIRES_BATCH))
-        ) == FIRES_BATCH and not self._first:
-            pass
-
     async def tidy(self) -> float:
         """Do one round; says when to come back."""
         try:
@@ -175,11 +165,4 @@ class Tidier:
             events.warning("partitions not created", error=str(error).splitlines()[0])
             delay_s = TIDY_AGAIN_S
         await self._link.fetch_all(statements.prune_workers())
-        try:
-            await self._prune_fires()
-        except DatabaseError as error:
-            if not is_about_statement(error):
-                raise
-            events.warning("fires not pruned", error=str(error).splitlines()[0])
-            delay_s = TIDY_AGAIN_S
         return delay_s * (0.8 + 0.4 * self._rng.random())

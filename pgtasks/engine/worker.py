@@ -34,6 +34,7 @@ from pgtasks.engine.maintenance import Sweeper, Tidier
 from pgtasks.engine.periodic import repeat
 from pgtasks.engine.rebirth import SIGNALS
 from pgtasks.engine.recycling import Recycling
+from pgtasks.engine.retention import Pruner
 from pgtasks.engine.scheduler import Scheduler, write_schedules
 from pgtasks.engine.slots import Slots
 from pgtasks.engine.supervised import Supervision
@@ -177,6 +178,7 @@ class Worker:
         )
         self._sweeper = Sweeper(links.finish, self._heartbeat.window, settings.sweep_interval_s, rng)
         self._tidier = Tidier(links.finish, rng)
+        self._pruner = Pruner(links.finish, settings.keep_s, rng)
         self._recycling = Recycling(self.executor, self.switch, 0 if settings.drain else settings.stuck_limit)
         self._departure = Departure(
             self.switch,
@@ -240,6 +242,7 @@ class Worker:
                 ("watch", self._recycling.watch, self._stop_all, None),
                 ("sweep", self._sweeper.sweep, self.switch.asked, None),
                 ("tidy", self._tidier.tidy_later, self.switch.asked, None),
+                ("prune", self._pruner.prune, self.switch.asked, None),
                 ("schedule", self._scheduler.round, self.switch.asked, self._scheduler.changed),
             )
             if name != "schedule" or (self._settings.scheduler and not self._settings.drain)

@@ -22,6 +22,7 @@ Kind = Literal["producer", "worker", "reader", "admin"]
 # What a producer sets. Whoever may set state and lease_id can make a task that no worker touches.
 _PRODUCER_COLUMNS: LiteralString = "name, payload, queue, priority, run_at, max_attempts, timeout, unique_key, headers"
 _ENQUEUE: LiteralString = "pgtasks.enqueue, pgtasks.enqueue_task, pgtasks.enqueue_many"
+_UPKEEP: LiteralString = "pgtasks.ring, pgtasks.create_partitions, pgtasks.prune"
 _STEER: LiteralString = "pgtasks.cancel, pgtasks.retry, pgtasks.pause, pgtasks.resume, pgtasks.backlog"
 
 _GRANTS: dict[Kind, tuple[LiteralString, ...]] = {
@@ -39,7 +40,7 @@ _GRANTS: dict[Kind, tuple[LiteralString, ...]] = {
         "GRANT INSERT ON pgtasks.history, pgtasks.attempts TO {role}",
         "GRANT INSERT, UPDATE ON pgtasks.dead_letters, pgtasks.task_types TO {role}",
         "GRANT USAGE ON ALL SEQUENCES IN SCHEMA pgtasks TO {role}",
-        f"GRANT EXECUTE ON FUNCTION {_ENQUEUE}, pgtasks.ring, pgtasks.create_partitions TO {{role}}",
+        f"GRANT EXECUTE ON FUNCTION {_ENQUEUE}, {_UPKEEP} TO {{role}}",
         "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}",
         "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT EXECUTE ON FUNCTIONS TO {role}",
     ),
@@ -56,7 +57,7 @@ _GRANTS: dict[Kind, tuple[LiteralString, ...]] = {
         "GRANT INSERT, DELETE ON pgtasks.history, pgtasks.attempts TO {role}",
         "GRANT UPDATE, DELETE ON pgtasks.workers TO {role}",
         "GRANT USAGE ON ALL SEQUENCES IN SCHEMA pgtasks TO {role}",
-        f"GRANT EXECUTE ON FUNCTION {_ENQUEUE}, {_STEER}, pgtasks.ring, pgtasks.create_partitions TO {{role}}",
+        f"GRANT EXECUTE ON FUNCTION {_ENQUEUE}, {_STEER}, {_UPKEEP} TO {{role}}",
         "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}",
         "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT EXECUTE ON FUNCTIONS TO {role}",
     ),

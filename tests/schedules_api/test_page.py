@@ -10,7 +10,7 @@ import pytest
 
 from pgtasks import schedules
 from pgtasks.cron import CronSchedule
-from pgtasks.engine.maintenance import FIRES_KEEP_DAYS
+from pgtasks.engine.retention import FIRES_KEEP_DAYS_MIN
 from pgtasks.firing import GRACE, RECORDED_MAX, Due, Missed, Overlap, plan
 from tests.cli.conftest import Run
 from tests.cron.instants import utc
@@ -63,7 +63,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     """Whoever changes one reads the page again."""
     assert f"**{GRACE.total_seconds():g} seconds**" in section("Late and missed")
     assert f"At most {RECORDED_MAX:,} missed slots" in section("Late and missed")
-    assert f"kept for {FIRES_KEEP_DAYS} days" in section("Once per slot")
+    assert f"kept for {FIRES_KEEP_DAYS_MIN} days" in section("Once per slot")
     making = section("Making a schedule")
     assert f"1 to {schedules.MISSED_MAX}, for `all`" in making
     for kind in (Missed, Overlap):

@@ -1,0 +1,1 @@
+"""What goes when it is old, and what stays."""
