@@ -212,7 +212,8 @@ class Cluster:
         """Wait until the standby has on disk all that the primary has written until now."""
         until = time.monotonic() + START_S_MAX
         with self.admin() as admin:
-            now = value(admin, "SELECT pg_current_wal_insert_lsn()::text")
+            # Commits a record, because a standby never confirms the empty beginning of a new segment.
+            now = value(admin, "SELECT pg_logical_emit_message(true, 'chaos', 'in step')::text")
             query = "SELECT count(*) FROM pg_stat_replication WHERE application_name = %s AND flush_lsn >= %s::pg_lsn"
             wait_until(lambda: value(admin, query, name, now), until - time.monotonic(), hint="no standby in step")
 

@@ -62,6 +62,7 @@ class Fleet:
         self._dsn_of, self._env, self._given_folder = dsn_of, dict(env or {}), folder
         self._processes: list[subprocess.Popen[bytes]] = []
         self._causes: dict[int, Cause] = {}
+        self._terminated: dict[int, subprocess.Popen[bytes]] = {}
         self._extra: dict[int, dict[str, str]] = {}
         self._lock = threading.RLock()
         self._stack = ExitStack()
@@ -146,12 +147,16 @@ class Fleet:
         with self._lock:
             if self.alive(index):
                 self._causes[self.pid(index)] = "terminate"
+            self._terminated[index] = self._processes[index]
             self._processes[index].terminate()
 
     def wait(self, index: int, timeout_s: float = _POLITE_STOP_S) -> int:
-        """Wait for the end of a worker and give its exit code; AssertionError if it does not end."""
+        """Wait for the end of the worker that was last asked to stop, and give its exit code.
+
+        Somebody may have replaced it meanwhile. Raises AssertionError if it does not end.
+        """
         try:
-            return self._processes[index].wait(timeout_s)
+            return self._terminated.get(index, self._processes[index]).wait(timeout_s)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"worker {index} runs after {timeout_s:g} s:\n{self.output(index)}") from None
 

@@ -7,7 +7,19 @@ assert not nemesis.failures
 """
 
 from tests.chaos.nemesis.catalogue import DEFAULT_FAULTS, FAULTS, faults, missing
-from tests.chaos.nemesis.fault import Fault, Lane, Need, Target
+from tests.chaos.nemesis.fault import Fault, Lane, Missed, Need, Target
 from tests.chaos.nemesis.nemesis import Nemesis, Note
 
-__all__ = ["DEFAULT_FAULTS", "FAULTS", "Fault", "Lane", "Need", "Nemesis", "Note", "Target", "faults", "missing"]
+__all__ = [
+    "DEFAULT_FAULTS",
+    "FAULTS",
+    "Fault",
+    "Lane",
+    "Missed",
+    "Need",
+    "Nemesis",
+    "Note",
+    "Target",
+    "faults",
+    "missing",
+]

@@ -1,7 +1,6 @@
 """The clock of a worker's machine that is two hours off."""
 
 import os
-import time
 from pathlib import Path
 from random import Random
 
@@ -29,7 +28,7 @@ class WorkerClock(Fault):
         self._shifted = rng.randrange(self.target.fleet.count)
         try:
             self.target.fleet.restart(self._shifted, **shifted(rng.choice((-SHIFT_S, SHIFT_S))))
-            time.sleep(self.target.lease_s * rng.uniform(2.0, 4.0))  # how long it works with that clock is the fault
+            self.last(2.0, 4.0, rng)
         finally:
             self.undo()
 

@@ -1,6 +1,5 @@
 """A server without a free place for one more session."""
 
-import time
 from contextlib import suppress
 from random import Random
 
@@ -31,7 +30,7 @@ class ConnectionLimit(Fault):
             self._fill()
             self._evict(rng)
             self._fill()
-            time.sleep(self.target.lease_s * rng.uniform(1.0, 2.0))  # how long there is no place is the fault
+            self.last(1.0, 2.0, rng)
         finally:
             self.undo()
 
@@ -60,7 +59,7 @@ class ConnectionLimit(Fault):
         """End up to five sessions of others, through a session that is there already."""
         query = (
             "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE backend_type ="
-            " 'client backend' AND application_name <> 'chaos' ORDER BY md5(pid::text || %s) LIMIT 5) AS some"
+            " 'client backend' AND application_name <> 'chaos' ORDER BY md5(pid::text || %s) LIMIT 5) AS evicted"
         )
         with suppress(psycopg.errors.AdminShutdown):
             self._crowd[0].execute(query, (str(rng.random()),))

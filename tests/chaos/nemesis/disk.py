@@ -25,7 +25,7 @@ class DiskFull(Fault):
         try:
             self.target.cluster.disk.fill()
             self._provoke()
-            time.sleep(self.target.lease_s * rng.uniform(0.0, 2.0))  # how long it is full is the fault
+            self.last(0.0, 2.0, rng)
         finally:
             self.undo()
 

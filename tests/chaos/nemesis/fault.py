@@ -1,5 +1,6 @@
 """What a fault is: something that goes wrong once, for a bounded time, and is put right again."""
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -68,6 +69,12 @@ class Fault(ABC):
 
     def __init__(self, target: Target) -> None:
         self.target = target
+        # Set by whoever wants a strike to end soon, such as a nemesis that stops.
+        self.over = threading.Event()
+
+    def last(self, lo: float, hi: float, rng: Random) -> None:
+        """Wait for a random time between so many leases, or until it is to be over."""
+        self.over.wait(self.target.lease_s * rng.uniform(lo, hi))
 
     @abstractmethod
     def strike(self, rng: Random) -> None:

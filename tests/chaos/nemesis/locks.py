@@ -1,13 +1,11 @@
 """Sessions of others that are in the way: a lock on the table of tasks, a snapshot that nobody closes."""
 
-import time
 from random import Random
 from typing import LiteralString
 
 import psycopg
 
 from tests.chaos.nemesis.fault import Fault, Missed
-from tests.database import Connection
 
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '20s'"
 
@@ -27,12 +25,8 @@ class _Transaction(Fault):
                     admin.execute(statement)
             except psycopg.errors.LockNotAvailable:
                 raise Missed("somebody else held the lock") from None
-            self.held(admin)
-            time.sleep(self.target.lease_s * rng.uniform(*self.leases))  # how long it is open is the fault
+            self.last(*self.leases, rng)
             admin.execute("ROLLBACK")
-
-    def held(self, admin: Connection) -> None:
-        """Hear that the transaction is open; for tests."""
 
     def undo(self) -> None:
         """Its session has ended with `strike`."""

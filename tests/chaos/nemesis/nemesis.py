@@ -61,8 +61,10 @@ class Nemesis:
             thread.start()
 
     def stop(self) -> None:
-        """Wait for the strikes under way, then undo everything. May be called again."""
+        """End the strikes under way, then undo everything. May be called again."""
         self._stopping.set()
+        for fault in self._faults:
+            fault.over.set()
         deadline = time.monotonic() + STRIKE_S_MAX
         for thread in self._threads:
             if thread.ident is not None:

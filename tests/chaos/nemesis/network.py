@@ -1,6 +1,5 @@
 """Faults of the way between one worker and the server."""
 
-import time
 from random import Random
 
 from tests.chaos.nemesis.fault import Fault, Missed
@@ -8,13 +7,13 @@ from tests.database import wait_until
 from tests.proxy import Proxy
 
 _PARTS = ("claim", "finish", "heartbeat")
-# How long to wait for a connection that says something.
-_TRAFFIC_S_MAX = 5.0
 
 
 class _NetworkFault(Fault):
     lane = "network"
     needs = ("proxy",)
+    # How long to wait for a connection that says something.
+    patience_s = 5.0
     _struck: list[Proxy] | None = None
 
     def choose(self, rng: Random) -> list[Proxy]:
@@ -26,7 +25,7 @@ class _NetworkFault(Fault):
     def wait_for(self, count: str, before: int) -> None:
         """Wait until the proxies' counter is above what it was; `Missed` if nothing passes there."""
         try:
-            wait_until(lambda: _total(self._struck or [], count) > before, _TRAFFIC_S_MAX)
+            wait_until(lambda: _total(self._struck or [], count) > before, self.patience_s)
         except AssertionError:
             raise Missed("nothing passed there") from None
 
@@ -49,7 +48,7 @@ class BlackHole(_NetworkFault):
         try:
             for proxy in self.choose(rng):
                 proxy.black_hole()
-            time.sleep(self.target.lease_s * rng.uniform(1.2, 2.5))  # how long it lasts is the fault
+            self.last(1.2, 2.5, rng)
         finally:
             self.undo()
 
@@ -77,7 +76,7 @@ class Delay(_NetworkFault):
             late_s = self.target.lease_s * rng.uniform(0.02, 0.5)
             for proxy in self.choose(rng):
                 proxy.delay_s = late_s
-            time.sleep(self.target.lease_s * rng.uniform(1.0, 2.0))  # how long it lasts is the fault
+            self.last(1.0, 2.0, rng)
         finally:
             self.undo()
 

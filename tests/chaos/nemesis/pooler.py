@@ -1,6 +1,5 @@
 """A PgBouncer that is killed and started again."""
 
-import time
 from random import Random
 
 from tests.chaos.nemesis.fault import Fault
@@ -18,7 +17,7 @@ class RestartPooler(Fault):
         assert self.target.pgbouncer is not None, self.target.missing(self.needs)
         try:
             self.target.pgbouncer.kill()
-            time.sleep(self.target.lease_s * rng.random())  # how long it is away is the fault
+            self.last(0.0, 1.0, rng)
         finally:
             self.undo()
 

@@ -1,6 +1,5 @@
 """Defaults of the workers' role that somebody has changed."""
 
-import time
 from random import Random
 from typing import ClassVar, LiteralString
 
@@ -19,7 +18,7 @@ class _RoleDefaults(Fault):
         """Set them for one to two leases."""
         try:
             self._alter("ALTER ROLE {role} SET {setting} = {text}")
-            time.sleep(self.target.lease_s * rng.uniform(1.0, 2.0))  # how long they are in force is the fault
+            self.last(1.0, 2.0, rng)
         finally:
             self.undo()
 

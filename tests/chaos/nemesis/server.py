@@ -24,7 +24,10 @@ class KillBackend(_ServerFault):
         found = self.target.cluster.backends()
         if not found:
             raise Missed("nobody is connected")
-        self.target.cluster.kill_backend(rng.choice(found))
+        try:
+            self.target.cluster.kill_backend(rng.choice(found))
+        except ProcessLookupError:
+            raise Missed("the session has ended by itself") from None
         self.undo()
 
 

@@ -2,15 +2,17 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 from random import Random
 
+from tests.chaos.fleet import Fleet
 from tests.chaos.nemesis.fault import Fault, Missed
 from tests.database import wait_until
 
 _STOP_S_MAX = 90.0
 _CHILD_S_MAX = 5.0
+# One that is killed as it starts has no task, and its worker waits longer each time before it starts the next.
+_STARTING_S = 1.0
 CHILD_MODULE = "pgtasks.cli.child"
 
 
@@ -22,9 +24,8 @@ class KillWorker(Fault):
 
     def strike(self, rng: Random) -> None:
         """Kill some and start as many."""
-        fleet = self.target.fleet
-        for index in rng.sample(range(fleet.count), rng.randint(1, max(1, fleet.count // 2))):
-            fleet.kill(index)
+        for _ in range(rng.randint(1, max(1, self.target.fleet.count // 2))):
+            self.target.fleet.kill(living(self.target.fleet, rng))
         self.undo()
 
     def undo(self) -> None:
@@ -41,10 +42,10 @@ class PauseWorker(Fault):
 
     def strike(self, rng: Random) -> None:
         """Freeze one worker for 1.2 to 2.5 leases."""
-        self._paused = rng.randrange(self.target.fleet.count)
+        self._paused = living(self.target.fleet, rng)
         try:
             self.target.fleet.pause(self._paused)
-            time.sleep(self.target.lease_s * rng.uniform(1.2, 2.5))  # how long it is frozen is the fault
+            self.last(1.2, 2.5, rng)
         finally:
             self.undo()
 
@@ -63,7 +64,7 @@ class TerminateWorker(Fault):
 
     def strike(self, rng: Random) -> None:
         """Ask one worker to stop, wait for its end, start another."""
-        index = rng.randrange(self.target.fleet.count)
+        index = living(self.target.fleet, rng)
         self.target.fleet.terminate(index)
         self.target.fleet.wait(index, _STOP_S_MAX)
         self.undo()
@@ -74,7 +75,7 @@ class TerminateWorker(Fault):
 
 
 class KillChild(Fault):
-    """SIGKILL of a process that runs one task of `executor="process"`; its worker starts another by itself."""
+    """SIGKILL of one of the processes that run tasks of `executor="process"`; its worker starts another by itself."""
 
     name = "kill_child"
     lane = "workers"
@@ -92,25 +93,48 @@ class KillChild(Fault):
             wait_until(find, _CHILD_S_MAX)
         except AssertionError:
             raise Missed("no worker has a child") from None
-        os.kill(rng.choice(sorted(found)), signal.SIGKILL)
+        try:
+            os.kill(rng.choice(sorted(found)), signal.SIGKILL)
+        except ProcessLookupError:
+            raise Missed("the child has ended by itself") from None
 
     def undo(self) -> None:
         """The worker does that."""
 
 
+def living(fleet: Fleet, rng: Random) -> int:
+    """Choose a place whose worker is alive."""
+    found = [index for index in range(fleet.count) if fleet.alive(index)]
+    if not found:
+        raise Missed("no worker is alive")
+    return rng.choice(found)
+
+
 def children_of(pid: int) -> list[int]:
-    """Give the process ids of a worker's children that run tasks; none where /proc does not tell (not Linux)."""
+    """Give the children of a worker that run tasks and are up; none where /proc does not tell (not Linux)."""
     try:
-        found = [
-            int(child) for path in Path(f"/proc/{pid}/task").iterdir() for child in _read(path / "children").split()
-        ]
+        threads = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:
         return []
-    return [child for child in found if CHILD_MODULE in _read(Path(f"/proc/{child}/cmdline")).split("\0")]
+    found = [int(child) for thread in threads for child in read_process(thread / "children").split()]
+    return [child for child in found if _is_child(child) and _age_s(child) > _STARTING_S]
 
 
-def _read(path: Path) -> str:
+def read_process(path: Path | str) -> str:
+    """Give what /proc says, nothing if the process is gone."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
+
+
+def _is_child(pid: int) -> bool:
+    return CHILD_MODULE in read_process(f"/proc/{pid}/cmdline").split("\0")
+
+
+def _age_s(pid: int) -> float:
+    fields = read_process(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    uptime = read_process("/proc/uptime").split()
+    if not fields or not uptime:
+        return 0.0
+    return float(uptime[0]) - int(fields[19]) / os.sysconf("SC_CLK_TCK")
