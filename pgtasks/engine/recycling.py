@@ -60,6 +60,6 @@ class Recycling:
         if not self._executor.stuck or time.monotonic() < self._not_before:
             return None
         if self._executor.stuck >= self._stuck_max:
-            return f"{self._executor.stuck} handlers are stuck, stuck_max is {self._stuck_max}"
+            return f"too many stuck slots: stuck_max is {self._stuck_max}"
         full = self._executor.stuck_queues()
         return f"all slots of queue {full[0]} are stuck" if full else None
