@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import MISSING, fields, replace
+from dataclasses import MISSING, fields
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from pgtasks.app import App
-from pgtasks.cli.database import DSN_VARIABLE, POOLER_VARIABLE, database, given_dsn, given_listen_dsn
+from pgtasks.cli.database import given_dsn, given_listen_dsn
 from pgtasks.cli.exits import Terminated
 from pgtasks.cli.options import Dsn, duration
-from pgtasks.errors import ConfigError
 from pgtasks.settings import QueueSlots, WorkerSettings, flag_of, worker_settings
 
 # How long threads that handlers left behind may keep the process after all is done.
@@ -97,14 +93,14 @@ def worker(
     concurrency: Concurrency = None,
     processes: Processes = None,
     children: Children = None,
-    child_memory: ChildMemory = None,
+    child_memory_mib: ChildMemory = None,
     child_max_tasks: ChildMaxTasks = None,
     stuck_max: StuckMax = None,
-    lease: Lease = None,
-    sweep_interval: SweepInterval = None,
+    lease_s: Lease = None,
+    sweep_interval_s: SweepInterval = None,
     keep: Keep = None,
-    safety_poll: SafetyPoll = None,
-    shutdown_grace: ShutdownGrace = None,
+    safety_poll_s: SafetyPoll = None,
+    shutdown_grace_s: ShutdownGrace = None,
     pooler: Pooler = None,
     listen_dsn: ListenDsn = None,
     scheduler: UseScheduler = None,
@@ -117,71 +113,33 @@ def worker(
 
     Every option can also be set in the environment; docs/settings.md names the variables.
     """
+    # Those that are taken as they are have the settings' names.
+    flags: dict[str, Any] = dict(locals())
     from pgtasks.engine.rebirth import Rebirth
     from pgtasks.engine.supervised import Supervision
 
     rebirth, supervision = Rebirth(os.environ), Supervision.take(os.environ)
-    settings = worker_settings(
-        {
-            "dsn": given_dsn(dsn, notes=supervision is None),
-            "queues": tuple(map(QueueSlots.parse, queues)) if queues else None,
-            "concurrency": concurrency,
-            "processes": processes,
-            "children": children,
-            "child_memory_mib": child_memory,
-            "child_max_tasks": child_max_tasks,
-            "stuck_max": stuck_max,
-            "lease_s": lease,
-            "sweep_interval_s": sweep_interval,
-            "keep_s": None if keep is None else duration(keep, "--keep"),
-            "safety_poll_s": safety_poll,
-            "shutdown_grace_s": shutdown_grace,
-            "pooler": pooler,
-            "listen_dsn": given_listen_dsn(listen_dsn, notes=supervision is None),
-            "scheduler": scheduler,
-            "drain": drain,
-            "log_format": log_format,
-            "log_level": log_level,
-        }
-    )
+    flags |= {
+        "dsn": given_dsn(dsn, notes=supervision is None),
+        "queues": tuple(map(QueueSlots.parse, queues)) if queues else None,
+        "keep_s": None if keep is None else duration(keep, "--keep"),
+        "listen_dsn": given_listen_dsn(listen_dsn, notes=supervision is None),
+    }
+    settings = worker_settings(flags)
     if settings.processes > 1 and supervision is None:
         from pgtasks.cli import supervisor
 
         raise typer.Exit(supervisor.supervise(settings))
-    from pgtasks.cli import apps, child, logs
-
-    _end_on_signals()
+    end_on_signals()
     rebirth.ready()
-    # What the app's handlers enqueue through is the same way.
-    os.environ[POOLER_VARIABLE] = settings.pooler
-    loaded = apps.load_app(app)
-    with _database_of(loaded, settings.dsn, notes=supervision is None) as (used, is_local):
-        logs.configure(settings.log_format, settings.log_level)
-        from pgtasks import schema
-        from pgtasks.engine.departure import EXIT_FAILURE, EXIT_RECYCLE
-        from pgtasks.engine.supervised import Greeting
-        from pgtasks.engine.worker import leave_within, run
+    from pgtasks.cli.working import leave_within, work
 
-        schema.require(schema.check(used, pooler=settings.pooler))
-        if supervision is not None:
-            supervision.greet(Greeting(used, is_local))
-        code = run(
-            loaded,
-            replace(settings, dsn=used),
-            label=app,
-            supervision=supervision,
-            child_command=child.command(app, settings),
-        )
-        if code == EXIT_RECYCLE and supervision is None:
-            # Here, where the local server is still held.
-            _end_on_signals()
-            rebirth.again()
-            code = EXIT_FAILURE
+    code = work(app, settings, supervision, rebirth)
     leave_within(EXIT_S, code)
     raise typer.Exit(code)
 
 
-def _end_on_signals() -> None:
+def end_on_signals() -> None:
     """End the program on signals while no worker listens to them; as process 1 of a container nothing else would."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, leave)
@@ -190,24 +148,3 @@ def _end_on_signals() -> None:
 def leave(_number: int, _frame: object) -> NoReturn:
     """End the program that has not begun its work; a signal handler."""
     raise Terminated(0)
-
-
-@contextmanager
-def _database_of(app: App, dsn: str, *, notes: bool) -> Iterator[tuple[str, bool]]:
-    """Give the connection string to work on, and whether it is the local server's.
-
-    It is the flag's, else the app's own, else the local server's.
-
-    It is also what the app's handlers enqueue through, unless their app names another.
-    """
-    if dsn:
-        os.environ[DSN_VARIABLE] = dsn
-        yield dsn, False
-        return
-    try:
-        own = app.dsn
-    except ConfigError:
-        own = None
-    with nullcontext(own) if own else database(None, notes=notes) as used:
-        os.environ[DSN_VARIABLE] = used
-        yield used, own is None

@@ -162,20 +162,7 @@ class Worker:
             on_schedules=self._scheduler.changed.set,
             route=links.route,
         )
-        self._claimer = Claimer(
-            links.claim,
-            self._bell,
-            settings=settings,
-            worker_id=self.info.id,
-            names=[name for name in self.info.names if not app.handlers[name].isolated],
-            isolated=[name for name in self.info.names if app.handlers[name].isolated],
-            slots=slots,
-            leases=leases,
-            executor=self.executor,
-            completer=self._completer,
-            stop=self.switch.asked,
-            rng=rng,
-        )
+        self._claimer = self._make_claimer(slots, leases)
         self._sweeper = Sweeper(links.finish, self._heartbeat.window, settings.sweep_interval_s, rng)
         self._tidier = Tidier(links.finish, rng)
         self._pruner = Pruner(links.finish, settings.keep_s, rng)
@@ -189,6 +176,23 @@ class Worker:
             completer=self._completer,
             heartbeat=self._heartbeat,
             grace_s=settings.shutdown_grace_s,
+        )
+
+    def _make_claimer(self, slots: Slots, leases: Leases) -> Claimer:
+        names, handlers = self.info.names, self._app.handlers
+        return Claimer(
+            self._links.claim,
+            self._bell,
+            settings=self._settings,
+            worker_id=self.info.id,
+            names=[name for name in names if not handlers[name].isolated],
+            isolated=[name for name in names if handlers[name].isolated],
+            slots=slots,
+            leases=leases,
+            executor=self.executor,
+            completer=self._completer,
+            stop=self.switch.asked,
+            rng=self._rng,
         )
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pgtasks.app import App
-from pgtasks.engine import worker as engine
+from pgtasks.cli import working
 from pgtasks.settings import QueueSlots, WorkerSettings
 from tests.cli.conftest import Run
 from tests.database import Connection, value
@@ -23,14 +23,15 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[WorkerSettings]]:
     """What the engine was started with; it returns 7 at once."""
     calls: list[WorkerSettings] = []
 
-    def run(app: App, settings: WorkerSettings, label: str) -> int:
+    def run(app: App, settings: WorkerSettings, *, label: str, child_command: list[str], **_: Any) -> int:
         assert "add" in app.handlers
         assert label == "tests.apps.basic:app"
+        assert child_command[1:4] == ["-m", "pgtasks.cli.child", "tests.apps.basic:app"]
         calls.append(settings)
         return 7
 
-    monkeypatch.setattr(engine, "run", run)
-    monkeypatch.setattr(engine, "leave_within", lambda *_: None)
+    monkeypatch.setattr(working, "run", run)
+    monkeypatch.setattr(working, "leave_within", lambda *_: None)
     monkeypatch.setattr("pgtasks.cli.logs.configure", lambda *_: None)
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     yield calls
