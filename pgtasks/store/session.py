@@ -61,6 +61,11 @@ _UNANSWERED = "check that PostgreSQL runs there, and the connection string (PGTA
 _REFUSED = (
     "the server answered: check user, password and database in the connection string (PGTASKS_DSN, --dsn or App(dsn=…))"
 )
+_OPTIONS_REFUSED = "unsupported startup parameter"
+_POOLER_FIX = (
+    "that is PgBouncer: set PGTASKS_POOLER=transaction (--pooler, App(pooler=…)), or if it pools sessions, "
+    "add options to its ignore_startup_parameters"
+)
 _NO_SCHEMA = (pg.UndefinedTable, pg.InvalidSchemaName, pg.UndefinedFunction, pg.UndefinedColumn)
 
 
@@ -179,7 +184,9 @@ def _with_fix(message: str, state: str | None, *, is_connecting: bool) -> str:
     attempts = list(dict.fromkeys(line.removeprefix("- ") for line in lines if line.startswith("- host:")))
     brief = "; ".join(attempts) or lines[0]
     if state == pg.ReadOnlySqlTransaction.sqlstate:
-        return f"{brief} — connect to the primary"
+        return f"{brief} — connect to the primary, if default_transaction_read_only is not on for the role or database"
+    if _OPTIONS_REFUSED in brief:
+        return f"{brief} — {_POOLER_FIX}"
     if state is not None or not is_connecting:
         return f"{brief} — try again"
     return f"{brief} — {_REFUSED if 'FATAL:' in message else _UNANSWERED}"

@@ -1,4 +1,4 @@
-"""A PgBouncer in transaction mode between the workers and the primary, where its program is installed."""
+"""A PgBouncer between the workers and the primary, where its program is installed."""
 
 import os
 import shutil
@@ -27,12 +27,12 @@ def binary() -> str | None:
 class PgBouncer:
     """A context manager; `dsn` leads through it. For one server, because it does not follow a failover.
 
-    Workers need `--pooler transaction`. Its processes die with this one.
+    In transaction mode workers need `--pooler transaction`. Its processes die with this one.
     """
 
-    def __init__(self, dsn: str, *, pool_size: int = 20) -> None:
+    def __init__(self, dsn: str, *, pool_size: int = 20, mode: str = "transaction") -> None:
         self._target = {key: str(value) for key, value in psycopg.conninfo.conninfo_to_dict(dsn).items()}
-        self._pool_size = pool_size
+        self._pool_size, self._mode = pool_size, mode
         self._port = free_port()
         self._folder = Path()
         self._process: subprocess.Popen[bytes] | None = None
@@ -113,7 +113,8 @@ class PgBouncer:
                 f"listen_port = {self._port}",
                 "unix_socket_dir =",
                 "auth_type = any",
-                "pool_mode = transaction",
+                f"pool_mode = {self._mode}",
+                *(["ignore_startup_parameters = options"] if self._mode == "session" else []),
                 f"default_pool_size = {self._pool_size}",
                 "max_client_conn = 1000",
                 "server_login_retry = 1",
