@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from pgtasks import Context
 
 
 class Mark(NamedTuple):
-    """One thing that a handler did; ``at`` is CLOCK_MONOTONIC, which all processes share."""
+    """One thing that a handler did; ``at`` is CLOCK_MONOTONIC, which all processes share, ``pid`` the worker's."""
 
     event: str
     task_id: int
@@ -18,6 +19,12 @@ class Mark(NamedTuple):
     lease_id: int
     pid: int
     at: float
+
+
+def worker_pid() -> int:
+    """Give the process id of the worker whose handler calls this, from its own process or from a child's."""
+    spec = sys.modules["__main__"].__spec__
+    return os.getppid() if spec is not None and spec.name == "pgtasks.cli.child" else os.getpid()
 
 
 class Trace:
@@ -29,7 +36,7 @@ class Trace:
 
     def mark(self, event: str, context: Context) -> None:
         """Append a mark, in one write, which keeps lines of several processes whole."""
-        mark = Mark(event, context.task_id, context.attempt, context.lease_id, os.getpid(), time.monotonic())
+        mark = Mark(event, context.task_id, context.attempt, context.lease_id, worker_pid(), time.monotonic())
         os.write(self._file, (json.dumps(mark) + "\n").encode())
 
     def marks(self, event: str = "", *, task_id: int | None = None, pid: int | None = None) -> list[Mark]:

@@ -3,12 +3,13 @@
 import asyncio
 import ctypes
 import os
+import resource
 import signal
 import time
 from pathlib import Path
 
 from pgtasks import App, Context, Retry, RetryLater
-from tests.trace import Trace
+from tests.trace import Trace, worker_pid
 
 app = App(retry=Retry(max_attempts=3, base=0.05, cap=0.2))
 trace = Trace(Path(os.environ["TRACE_FILE"]))
@@ -27,7 +28,15 @@ async def tick(context: Context, seconds: float) -> int:
         trace.mark("cancelled", context)
         raise
     trace.mark("end", context)
-    return os.getpid()
+    return worker_pid()
+
+
+@app.task
+async def once(context: Context) -> None:
+    """Go on for ever in the first attempt, and end at once in the next."""
+    trace.mark("start", context)
+    if context.attempt == 1:
+        await asyncio.sleep(3600)
 
 
 @app.task
@@ -36,7 +45,7 @@ def hold(context: Context, seconds: float) -> int:
     trace.mark("start", context)
     time.sleep(seconds)  # stands for work that nothing interrupts
     trace.mark("end", context)
-    return os.getpid()
+    return worker_pid()
 
 
 @app.task
@@ -64,6 +73,15 @@ def later(context: Context) -> int:
     return context.attempt
 
 
+def exhaust_memory() -> None:
+    """Allocate up to a limit, and take no notice of it, as careless code in C does."""
+    resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30, 2 * 2**30))
+    allocate = ctypes.CDLL(None).malloc
+    allocate.restype = ctypes.c_void_p
+    while True:
+        ctypes.memset(allocate(ctypes.c_size_t(64 * 2**20)) or 0, 1, 1)
+
+
 @app.task
 def crash(context: Context, how: str) -> None:
     """Take the whole process down."""
@@ -75,4 +93,6 @@ def crash(context: Context, how: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         case "segfault":
             ctypes.string_at(0)
+        case "memory":
+            exhaust_memory()
     time.sleep(60)  # the end of the process is under way

@@ -17,6 +17,7 @@ LEASE_S = 30.0
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 NAME = "job"
 FAILURE = Failure("RuntimeError", "failed as asked", "")
+DIED = Failure("pgtasks.errors.ProcessDied", "its process was killed by SIGKILL (9)", "", "worker_lost")
 
 
 class Handle(NamedTuple):
@@ -82,10 +83,11 @@ def retry(
     emptied: Iterable[int] = (),
     *,
     delay_s: float = 0.0,
+    failure: Failure = FAILURE,
 ) -> Moved:
     """Fail tasks, to be tried again."""
     ended = sorted(handles)
-    outcomes = [RetryIn(delay_s, FAILURE)] * len(ended)
+    outcomes = [RetryIn(delay_s, failure)] * len(ended)
     moved: Moved = fetch(connection, statements.retry(worker, ended, outcomes, list(emptied)))
     return moved
 

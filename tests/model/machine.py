@@ -109,25 +109,37 @@ class Queue(RuleBasedStateMachine):
 
     # --- Workers ---
 
-    @rule(target=handles, worker=st.integers(0, WORKERS - 1), count=st.integers(1, 4), from_head=st.booleans())
-    def claim(self, worker: int, count: int, *, from_head: bool) -> Any:
-        """Claim from the head or from the cursors, which may miss tasks but never take a wrong one."""
-        lanes = [] if from_head else [Lane(priority, *place) for priority, place in sorted(self.cursors.items())[::-1]]
-        claim = statements.rescan if from_head else statements.claim
-        extra: tuple[Any, ...] = () if from_head else (lanes,)
+    @rule(
+        target=handles,
+        worker=st.integers(0, WORKERS - 1),
+        count=st.integers(1, 4),
+        source=st.sampled_from(["head", "cursors", "suspects"]),
+    )
+    def claim(self, worker: int, count: int, source: str) -> Any:
+        """Claim from the head or from the cursors, which may miss tasks but never take a wrong one, or suspects."""
+        lanes = [Lane(priority, *place) for priority, place in sorted(self.cursors.items())[::-1]]
+        claim: Any = {
+            "head": statements.rescan,
+            "cursors": statements.claim,
+            "suspects": statements.claim_suspects,
+        }[source]
         statement = claim(
             "default",
-            *extra,
+            *([lanes] if source == "cursors" else []),
             limit=count,
             names=[steps.NAME],
             worker_id=self.workers[worker],
             lease_s=steps.LEASE_S,
         )
         claimed = session.fetch_all(self.connection, statement)
-        due = [one for one, row in self.world.live.items() if row.state == "queued" and row.due]
+        due = [
+            one
+            for one, row in self.world.live.items()
+            if row.state == "queued" and row.due and (row.losses > 0) == (source == "suspects")
+        ]
         if self.world.paused:
             assert not claimed, "a paused queue gave tasks away"
-        elif from_head:
+        elif source != "cursors":
             assert len(claimed) == min(count, len(due))
         assert {task.id for task in claimed} <= set(due)
         assert len({task.lease_id for task in claimed}) <= 1
@@ -144,7 +156,8 @@ class Queue(RuleBasedStateMachine):
         before = self.world.live[task.id]
         limit = self.world.limits[task.id] or TYPE_LIMIT
         assert task.attempt == before.attempt + 1 <= limit, "started more often than allowed"
-        self.world.live[task.id] = Row("running", task.attempt, task.lease_id, due=True)
+        assert task.losses == before.losses
+        self.world.live[task.id] = Row("running", task.attempt, task.lease_id, due=True, losses=before.losses)
         self.open[worker].append(Handle.of(task))
         if task.attempt == limit:
             self.last.add(Handle.of(task))
@@ -158,7 +171,7 @@ class Queue(RuleBasedStateMachine):
         self._finish("complete", picked)
 
     @rule(
-        kind=st.sampled_from(["retry", "retry", "retry_later", "bury", "cancelled"]),
+        kind=st.sampled_from(["retry", "retry", "retry_later", "retry_died", "bury", "cancelled"]),
         picked=st.lists(handles, min_size=1, max_size=3, unique=True),
     )
     def fail(self, kind: str, picked: list[Handle]) -> None:
@@ -196,14 +209,16 @@ class Queue(RuleBasedStateMachine):
 
     def _note_outcome(self, kind: str, handle: Handle) -> None:
         world, row = self.world, self.world.live.pop(handle.id)
-        if kind in {"retry", "retry_later", "bury"}:
-            world.attempts[handle.id, row.attempt, handle.lease_id, "failed"] += 1
-        if row.cancel_requested and kind in {"retry", "retry_later", "release", "snooze", "bury"}:
+        if kind.startswith("retry") or kind == "bury":
+            outcome = "worker_lost" if kind == "retry_died" else "failed"
+            world.attempts[handle.id, row.attempt, handle.lease_id, outcome] += 1
+        if row.cancel_requested and kind not in {"complete", "cancelled"}:
             world.history[handle.id] = ("cancelled", row.attempt, handle.lease_id)
-        elif kind in {"retry", "retry_later"}:
-            world.live[handle.id] = Row("queued", row.attempt, None, due=kind == "retry")
+        elif kind.startswith("retry"):
+            losses = row.losses + 1 if kind == "retry_died" else 0
+            world.live[handle.id] = Row("queued", row.attempt, None, due=kind != "retry_later", losses=losses)
         elif kind in {"release", "snooze"}:
-            world.live[handle.id] = Row("queued", row.attempt - 1, None, due=kind == "release")
+            world.live[handle.id] = Row("queued", row.attempt - 1, None, due=kind == "release", losses=row.losses)
         elif kind == "complete":
             world.history[handle.id] = ("completed", row.attempt, handle.lease_id)
         elif kind == "cancelled":
@@ -211,7 +226,7 @@ class Queue(RuleBasedStateMachine):
             world.attempts[handle.id, row.attempt, handle.lease_id, "cancelled"] += 1
         else:
             world.dead[handle.id] = ("permanent", row.attempt, handle.lease_id)
-        if handle.id not in world.live or kind in {"retry", "retry_later"}:
+        if handle.id not in world.live or kind.startswith("retry"):
             world.known.add(handle)
 
     def _check_recognition(self, offered: list[Handle]) -> None:
@@ -271,7 +286,7 @@ class Queue(RuleBasedStateMachine):
         if row.attempt >= (world.limits[task_id] or TYPE_LIMIT):
             world.dead[task_id] = ("worker_lost", row.attempt, row.lease_id)
             return "dead"
-        world.live[task_id] = Row("queued", row.attempt, None, due=True)
+        world.live[task_id] = Row("queued", row.attempt, None, due=True, losses=row.losses + 1)
         return "queued"
 
     # --- People ---
@@ -304,7 +319,7 @@ class Queue(RuleBasedStateMachine):
         row = self.world.live.get(task_id)
         if row is not None:
             assert answer == ("running" if row.state == "running" else "due")
-            self.world.live[task_id] = row._replace(due=True)
+            self.world.live[task_id] = row if row.state == "running" else row._replace(due=True, losses=0)
         elif task_id in self.world.dead:
             key = self.world.keys[task_id]
             if key is not None and key in {self.world.keys[one] for one in self.world.live}:
@@ -368,6 +383,7 @@ _FINISH: dict[str, Any] = {
     "complete": steps.complete,
     "retry": steps.retry,
     "retry_later": lambda *given: steps.retry(*given, delay_s=FAR_S),
+    "retry_died": lambda *given: steps.retry(*given, failure=steps.DIED),
     "bury": steps.bury,
     "cancelled": steps.finish_cancelled,
     "release": steps.release,

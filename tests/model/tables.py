@@ -11,7 +11,7 @@ from tests.database import Connection, value
 _READ = """
 SELECT jsonb_build_object(
     'live', (SELECT jsonb_agg(jsonb_build_array(
-        id, state, attempt, lease_id, run_at <= clock_timestamp(), cancel_requested_at IS NOT NULL
+        id, state, attempt, lease_id, run_at <= clock_timestamp(), cancel_requested_at IS NOT NULL, losses
     )) FROM pgtasks.tasks),
     'history', (SELECT jsonb_agg(jsonb_build_array(id, status, attempt, lease_id)) FROM pgtasks.history),
     'dead', (SELECT jsonb_agg(jsonb_build_array(id, reason, attempt, lease_id)) FROM pgtasks.dead_letters),
@@ -36,10 +36,12 @@ class Row(NamedTuple):
     lease_id: int | None
     due: bool
     cancel_requested: bool = False
+    losses: int = 0
 
     def __repr__(self) -> str:
-        due = "" if self.due else " later"
-        return f"<{self.state}{due} {self.attempt} {self.lease_id}{' cancel' * self.cancel_requested}>"
+        more = "" if self.due else " later"
+        more += " cancel" * self.cancel_requested + " lost" * self.losses
+        return f"<{self.state}{more} {self.attempt} {self.lease_id}>"
 
 
 @dataclass
