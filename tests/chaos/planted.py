@@ -9,8 +9,8 @@ would otherwise pass for one that was not seen.
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache
 from typing import Any, LiteralString
@@ -19,7 +19,9 @@ from unittest import mock
 import psycopg
 
 from pgtasks import client
+from pgtasks.client import Options
 from pgtasks.engine import completer, cursor, executor
+from pgtasks.model import NewTask
 from pgtasks.outcome import Completed
 from pgtasks.store import sql_files, statements
 
@@ -37,7 +39,8 @@ class Plant:
     mix: Mapping[str, float] = field(default_factory=lambda: {"quick": 3, "brief": 3})
     edits: Edits = field(default_factory=dict)
     patch: Callable[[], None] | None = None
-    producers: Mapping[str, Any] = field(default_factory=dict)
+    # Of what, which attribute, and the function that is put in its place.
+    producers: tuple[Any, str, Callable[..., Any]] | None = None
     database: LiteralString = ""
     duration_s: float = 4.0
     pause_s: float = 0.1
@@ -76,13 +79,10 @@ def edit_sql(edits: Edits) -> None:
 @contextmanager
 def in_producers(name: str | None) -> Iterator[None]:
     """Plant a bug of producers in this process, for a while."""
-    with mock.patch.multiple(client, **dict(PLANTS[name].producers)) if name and PLANTS[name].producers else _nothing():
+    with ExitStack() as stack:
+        if name and (bug := PLANTS[name].producers):
+            stack.enter_context(mock.patch.object(*bug))
         yield
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
 
 
 def in_database(name: str | None, dsn: str) -> None:
@@ -141,6 +141,13 @@ def _stop_without_release() -> None:
         return int(running(self)) if self.accepting else 0
 
     setattr(executor.Executor, "running", property(gone))  # noqa: B010 - as above
+
+
+_TASK = Options.task
+
+
+def _without_key(self: Options, *arguments: Any, **options: Any) -> NewTask:
+    return replace(_TASK(self, *arguments, **options), unique_key=None)
 
 
 _CLAIMS = ("tasks_claim", "tasks_rescan")
@@ -267,15 +274,14 @@ PLANTS: dict[str, Plant] = {
     "enqueue_autocommits": Plant(
         "an enqueue does not use the connection that it is given",
         ("I2",),
-        producers={"_sync": lambda connection: None},
+        producers=(client, "_sync", lambda connection: None),
     ),
     "unique_key_ignored": Plant(
-        "a unique key is not written",
+        "an enqueue from Python does not write its unique key",
         ("I9",),
-        mix=_THREADS,
-        database="""
-            DROP INDEX pgtasks.tasks_unique_key;
-            CREATE UNIQUE INDEX tasks_unique_key ON pgtasks.tasks ((unique_key || id)) WHERE unique_key IS NOT NULL""",
+        mix={"steady": 1},
+        pause_s=0.2,
+        producers=(Options, "task", _without_key),
     ),
 }
 

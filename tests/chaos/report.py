@@ -7,6 +7,9 @@ from typing import Any
 from tests.chaos.checker import INVARIANTS, Violation
 from tests.chaos.history import NS, History
 
+# Lease, sweep and start of a suspect, several times over.
+UNDISTURBED_S = 6
+
 
 def figures(history: History, violations: Sequence[Violation], faults: Mapping[str, int]) -> dict[str, Any]:
     """Count what a run was about, with keys that stay."""
@@ -63,9 +66,14 @@ def _verdict(invariant: str, violations: Sequence[Violation]) -> str:
 
 
 def recoveries(history: History) -> list[float]:
-    """Give, for each task that ran in a process as it was killed, the seconds until it started again."""
+    """Give, for each task that ran in a process as it was killed, the seconds until it started again.
+
+    Left out are kills around which something struck all workers: nothing starts while the server is away.
+    """
     found = []
     for pid, at in history.deaths.items():
+        if _is_disturbed(history, at):
+            continue
         for mark in history.starts:
             if not mark.of(pid) or mark.at > at:
                 continue
@@ -75,6 +83,12 @@ def recoveries(history: History) -> list[float]:
             if later:
                 found.append((min(later) - at) / NS)
     return sorted(found)
+
+
+def _is_disturbed(history: History, at: int) -> bool:
+    """Tell whether some other fault was about, from a second before a kill until the work should be back."""
+    until = at + UNDISTURBED_S * NS
+    return any(deed.pid is None and deed.began < until and deed.ended > at - NS for deed in history.deeds)
 
 
 def quantiles(values: Sequence[float]) -> dict[str, float | int | None]:

@@ -24,12 +24,15 @@ from tests.chaos.history import Deed, History, Mark, Sent, read_log, read_tables
 from tests.chaos.nemesis import FAULTS, Target
 from tests.chaos.network import Network
 from tests.chaos.pgbouncer import PgBouncer
+from tests.database import wait_until
 
 APP = "tests.apps.chaos:app"
 REFUSED = "lease lost, result refused"
 POOLER = "restart_pgbouncer"
 DISK_MIB = 400
 KEEP_S = 0.5
+SETTLED_S_MAX = 60.0
+_HEARD = b"SELECT name FROM pgtasks.workers WHERE last_seen_at > clock_timestamp() - interval '3 s'"
 
 
 @dataclass(frozen=True)
@@ -181,7 +184,7 @@ class Stage:
         keeper.join()
         fleet.stop_all(plan.grace_s * 3 + 30)
         self._read(history, work)
-        return Result(history, evil.counts, evil.failures)
+        return Result(history, evil.counts, [*evil.failures, *work.stuck])
 
     def _strike(self, work: workload.Workload) -> nemesis.Nemesis:
         plan = self.plan
@@ -221,15 +224,15 @@ class Stage:
             self._wait_settled()
 
     def _wait_settled(self) -> None:
-        """Wait until as many workers are registered as there are, and all of them are heard of."""
-        until = time.monotonic() + 30
-        query = b"SELECT count(*) FROM pgtasks.workers WHERE last_seen_at > clock_timestamp() - interval '2 s'"
-        while time.monotonic() < until:
+        """Wait until each worker has registered, and was heard of a moment ago."""
+
+        def settled() -> bool:
             with suppress(psycopg.Error), psycopg.connect(self.cluster.dsn, autocommit=True) as connection:
-                found = connection.execute(query).fetchone()
-                if found is not None and found[0] >= self.fleet.count:
-                    return
-            time.sleep(0.1)
+                heard = {int(name.rpartition(":")[2]) for (name,) in connection.execute(_HEARD).fetchall()}
+                return heard >= set(self.fleet.pids())
+            return False
+
+        wait_until(settled, SETTLED_S_MAX, 0.1, hint="a worker does not register")
 
     def _keep(self) -> None:
         """Replace workers that died of a poisonous task."""

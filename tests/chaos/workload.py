@@ -9,8 +9,10 @@ import asyncio
 import json
 import os
 import random
+import sys
 import threading
 import time
+import traceback
 import types
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -42,6 +44,7 @@ MIX = {
 }
 KEYS = 8
 LATE_S = 0.8
+STOP_S = 30.0
 CONNECT_S = 2
 
 WITNESSED = {
@@ -90,6 +93,8 @@ class Workload:
     ) -> None:
         self.cancels: set[int] = set()
         self.sightings: list[str] = []
+        # Threads that did not stop, and where they were.
+        self.stuck: list[str] = []
         self.sent: dict[str, int] = {}
         self._mix, self._pause_s, self._unique = mix or MIX, pause_s, unique
         self._dsn = psycopg.conninfo.make_conninfo(dsn, connect_timeout=CONNECT_S)
@@ -128,7 +133,10 @@ class Workload:
         """Stop all of them; may be called again."""
         self._stopping.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(STOP_S)
+            frame = sys._current_frames().get(thread.ident or 0) if thread.is_alive() else None  # noqa: SLF001 - documented, and there is no other way
+            if frame is not None:
+                self.stuck.append(f"{thread.name} does not end:\n{''.join(traceback.format_stack(frame))}")
 
     def _produce(self, way: Callable[[random.Random], None], rng: random.Random) -> None:
         while not self._stopping.wait(self._pause_s * rng.uniform(0.5, 1.5)):
@@ -150,7 +158,7 @@ class Workload:
     def _order(self, rng: random.Random, *, keyed: bool = True) -> Order:
         kind = rng.choices([*self._mix], weights=[*self._mix.values()])[0]
         # Only what ends soon has a key, so that keys are free again and fought for.
-        has_key = keyed and self._unique and kind in {"quick", "brief"} and rng.random() < 0.25
+        has_key = keyed and self._unique and kind in {"quick", "brief", "steady"} and rng.random() < 0.25
         return Order(
             token=f"{next(self._tokens):07d}",
             kind=kind,
@@ -286,23 +294,21 @@ SELECT e.id, e.created FROM pgtasks.enqueue_task(
     %s, %s, priority => %s, delay => make_interval(secs => %s), unique_key => %s) AS e"""
 
 
-def drained(dsn: str) -> int:
-    """Say how many tasks have not ended, those of schedules left out: they never cease while a worker lives."""
-    with psycopg.connect(dsn, autocommit=True) as connection:
-        found = connection.execute(
-            b"SELECT count(*) FROM pgtasks.tasks AS t WHERE t.headers -> 'pgtasks.schedule' IS NULL"
-        ).fetchone()
-    return int(found[0]) if found is not None else 0
-
-
 def wait_drained(dsn: str, timeout_s: float, note: Callable[[int], None]) -> float:
-    """Wait until every task has ended, or for so long; gives the seconds that took."""
+    """Wait until every task has ended and no lease is left, or for so long; gives the seconds until no task was left.
+
+    A lease that somebody had locked as its last task ended is left to the sweep, which takes it when it expires.
+    """
     began = time.monotonic()
+    done_s = None
+    query = b"SELECT (SELECT count(*) FROM pgtasks.tasks), (SELECT count(*) FROM pgtasks.leases)"
     while (took_s := time.monotonic() - began) < timeout_s:
-        with suppress(psycopg.Error):
-            left = drained(dsn)
-            note(left)
-            if not left:
+        with suppress(psycopg.Error), psycopg.connect(dsn, autocommit=True) as connection:
+            tasks, leases = connection.execute(query).fetchone() or (1, 1)
+            note(tasks)
+            if not tasks and done_s is None:
+                done_s = took_s
+            if not tasks and not leases:
                 break
         time.sleep(0.1)
-    return took_s
+    return took_s if done_s is None else done_s
