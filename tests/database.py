@@ -76,9 +76,9 @@ class Server:
 
 
 @contextmanager
-def start_server() -> Iterator[Server]:
-    """Run the server that PGTASKS_TEST_PG_BINDIR names, or else the embedded one."""
-    with PrivateServer(bindir=_bindir(), options=FAST_OPTIONS) as private:
+def start_server(**options: str) -> Iterator[Server]:
+    """Run the server that PGTASKS_TEST_PG_BINDIR names, or else the embedded one, with some settings of its own."""
+    with PrivateServer(bindir=_bindir(), options={**FAST_OPTIONS, **options}) as private:
         yield Server(private)
 
 

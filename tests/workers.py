@@ -56,8 +56,13 @@ class WorkerProcess:
         self.dsn = dsn
         with tempfile.NamedTemporaryFile(prefix="pgtasks-worker-", delete=False) as log:
             self._log = Path(log.name)
-            argv = [program(), "worker", app, *flags]
+            argv = self.command(app, *flags)
             self.process = start(argv, environment(dsn, **(env or {})), log.fileno())
+
+    @staticmethod
+    def command(app: str, *flags: str) -> list[str]:
+        """Give the command line."""
+        return [program(), "worker", app, *flags]
 
     def __enter__(self) -> Self:
         return self

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from tests.workers import WorkerProcess
+from tests.workers import WorkerProcess, program
 
 APP = "tests.apps.basic:app"
 # Whether the tests take the time that they would like to.
@@ -51,6 +51,21 @@ class Fleet:
     def outputs(self) -> str:
         """Give what the living ones printed."""
         return "\n".join(process.output() for process in self.processes)
+
+
+class SchedulerProcess(WorkerProcess):
+    """One `pgtasks scheduler` process."""
+
+    @staticmethod
+    def command(app: str, *flags: str) -> list[str]:
+        """Give the command line, which names no app."""
+        assert not app
+        return [program(), "scheduler", *flags]
+
+
+def scheduler(dsn: str) -> Start:
+    """Give what starts a scheduler."""
+    return lambda: SchedulerProcess("", dsn)
 
 
 def cpu_s(pid: int) -> float:

@@ -1,4 +1,4 @@
-"""Rounds with much to do: thousands at one moment, a year of missed slots, schedules that come and go."""
+"""Rounds with much to do: a year of missed slots, schedules that come and go."""
 
 import asyncio
 import random
@@ -9,51 +9,19 @@ from typing import LiteralString
 import psycopg
 import pytest
 
-from pgtasks.engine.scheduler import BATCH_MAX, Scheduler
+from pgtasks.engine.scheduler import Scheduler
 from tests.database import Connection, Server, rows, value
 from tests.schedules.helpers import (
     CountingLink,
-    Rig,
     add,
     assert_paired,
     connect,
     fired,
     make_due,
     outcomes,
-    until,
 )
 
 NEXT_YEAR = "0 0 1 1 *"
-
-
-@pytest.mark.slow
-async def test_five_thousand_at_one_moment(dsn: str, connection: Connection) -> None:
-    """K-16: in batches, each slot once, by several schedulers that begin at different ends."""
-    count, schedulers = 5000, 8
-    rows(
-        connection,
-        "INSERT INTO pgtasks.schedules (name, expression, task, missed)"
-        " SELECT 's' || n, '0 0 * * *', 'echo', 'latest' FROM generate_series(1, %s) AS n",
-        count,
-    )
-    rows(
-        connection,
-        "UPDATE pgtasks.schedules SET planned_from = date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
-        " - interval '1 s', next_fire = date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'",
-    )
-    began = time.monotonic()
-    async with Rig(dsn, schedulers) as rig:
-        left = "SELECT count(*) FROM pgtasks.schedules WHERE next_fire <= now()"
-        await until(lambda: value(connection, left) == 0, 60.0)
-        took_s = time.monotonic() - began
-        sent = rig.statements
-    print(f"{count} schedules, {schedulers} schedulers: {took_s:.2f} s, {sent} statements")  # noqa: T201 - the figures of this run
-    assert value(connection, "SELECT count(*) FROM pgtasks.schedule_fires WHERE outcome = 'fired'") == count
-    assert_paired(connection)
-    # Ten batches if nobody ever collided; far from one statement per schedule however they do.
-    assert count // BATCH_MAX <= sent < 400
-    locks = value(connection, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'")
-    assert locks == 0
 
 
 async def test_a_year_of_seconds_times_a_hundred(dsn: str, connection: Connection) -> None:
