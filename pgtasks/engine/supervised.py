@@ -51,7 +51,7 @@ class Supervision:
     """What a supervised worker has from its supervisor."""
 
     def __init__(self, worker_id: UUID, line: socket.socket) -> None:
-        self.worker_id, self._line = worker_id, line
+        self.worker_id, self.line = worker_id, line
 
     @classmethod
     def take(cls, environ: MutableMapping[str, str]) -> Self | None:
@@ -64,22 +64,22 @@ class Supervision:
             found = cls(UUID(worker_id), socket.socket(fileno=int(descriptor)))
         except (ValueError, OSError):
             return None
-        os.set_inheritable(found._line.fileno(), False)  # noqa: FBT003 - takes it by position only
+        os.set_inheritable(found.line.fileno(), False)  # noqa: FBT003 - takes it by position only
         return found
 
     def greet(self, greeting: Greeting) -> None:
         """Tell the supervisor that this worker begins; one that is gone is noticed later."""
         with contextlib.suppress(OSError):
-            self._line.sendall(greeting.line())
+            self.line.sendall(greeting.line())
 
     def heed(self, switch: StopSwitch) -> None:
         """Stop the worker when the supervisor says so or is gone; to be called on the worker's loop."""
-        self._line.settimeout(0.0)
-        asyncio.get_running_loop().add_reader(self._line, self._hear, switch)
+        self.line.settimeout(0.0)
+        asyncio.get_running_loop().add_reader(self.line, self._hear, switch)
 
     def _hear(self, switch: StopSwitch) -> None:
         try:
-            numbers = self._line.recv(_SIGNALS_AT_ONCE)
+            numbers = self.line.recv(_SIGNALS_AT_ONCE)
         except BlockingIOError:
             return
         except OSError:
@@ -87,6 +87,6 @@ class Supervision:
         for number in numbers:
             switch.on_signal(number, forwarded=True)
         if not numbers:
-            asyncio.get_running_loop().remove_reader(self._line)
+            asyncio.get_running_loop().remove_reader(self.line)
             events.warning("supervisor is gone", advice="this worker drains and ends")
             switch.asked.set()

@@ -14,6 +14,13 @@ from tests.workers import WorkerProcess
 APP = "tests.apps.leases:app"
 
 
+def is_alive(pid: int) -> bool:
+    """Tell whether a process is there that can do something, and not only its exit status."""
+    with suppress(psutil.NoSuchProcess):
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+    return False
+
+
 class Supervised:
     """A `pgtasks worker --processes` and the workers below it."""
 
@@ -23,8 +30,7 @@ class Supervised:
     def pids(self) -> list[int]:
         """The process ids of its living workers, oldest first."""
         with suppress(psutil.NoSuchProcess):
-            found = psutil.Process(self.process.pid).children()
-            return [one.pid for one in found if one.status() != psutil.STATUS_ZOMBIE]
+            return [one.pid for one in psutil.Process(self.process.pid).children() if is_alive(one.pid)]
         return []
 
     def wait_begun(self, count: int = 2, timeout_s: float = 20.0) -> list[int]:
@@ -49,7 +55,8 @@ class Supervised:
             for one in tree:
                 with suppress(psutil.NoSuchProcess):
                     one.kill()
-            psutil.wait_procs(tree, timeout=10)
+            # A dead one that nobody has reaped yet can do no harm.
+            wait_until(lambda: not any(is_alive(one.pid) for one in tree))
 
 
 Supervise = Callable[..., Supervised]

@@ -47,9 +47,8 @@ def test_what_it_had_not_begun_costs_nothing(supervise: Supervise) -> None:
     """A worker that dies before it has begun held no lease: it is only followed by another, after a second."""
     supervised = supervise()
     wait_until(supervised.pids)
-    (first,) = supervised.pids()
-    os.kill(first, signal.SIGKILL)
-    supervised.wait_begun()
+    os.kill(supervised.pids()[0], signal.SIGKILL)
+    wait_until(lambda: len(supervised.said("worker process started")) == 2)
     assert "restart_in_s=" in supervised.said("worker process ended")[0]
     assert not supervised.said("leases given back")
 
@@ -66,3 +65,13 @@ def test_a_worker_that_asks_for_it_is_replaced_at_once(connection: Connection, s
     wait_until(lambda: len(supervised.said("worker process ended")) == 2)
     assert "restart_in_s=0 " not in supervised.said("worker process ended")[1]
     wait_until(lambda: value(connection, "SELECT count(*) FROM pgtasks.dead_letters WHERE reason = 'worker_lost'") == 2)
+
+
+def test_a_worker_that_somebody_else_stops_is_replaced(supervise: Supervise) -> None:
+    """SIGTERM to one worker drains it, exit 0, and another takes its place: so workers are renewed one by one."""
+    supervised = supervise()
+    first, _ = supervised.wait_begun()
+    os.kill(first, signal.SIGTERM)
+    wait_until(lambda: len(supervised.said("worker process started")) == 3)
+    assert "exit_code=0" in supervised.said("worker process ended")[0]
+    assert "restart_in_s=" in supervised.said("worker process ended")[0]

@@ -45,7 +45,7 @@ def test_late_workers_are_killed_and_orphans_reaped(connection: Connection, dsn:
             wait_until(lambda: output().count("worker started") == 2, 20, hint=output)
             orphan = int(output().partition("orphan=")[2].split()[0])
             os.kill(orphan, signal.SIGKILL)
-            wait_until(lambda: not is_alive(orphan))
+            wait_until(lambda: not exists(orphan))
             add_ticks(connection, 60, 2)
             wait_started(trace, 2)
             workers = [pid for (pid,) in rows(connection, "SELECT split_part(name, ':', 2)::int FROM pgtasks.workers")]
@@ -59,12 +59,12 @@ def test_late_workers_are_killed_and_orphans_reaped(connection: Connection, dsn:
             process.kill()
             process.wait()
         assert "worker processes killed" in output()
-        assert not any(is_alive(pid) for pid in workers)
+        assert not any(exists(pid) for pid in workers)
     assert rows(connection, "SELECT DISTINCT state, lease_id FROM pgtasks.tasks") == [("queued", None)]
     assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
 
 
-def is_alive(pid: int) -> bool:
+def exists(pid: int) -> bool:
     """Tell whether there is such a process, be it a dead one that nobody has reaped."""
     try:
         os.kill(pid, 0)
