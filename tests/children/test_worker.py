@@ -166,7 +166,8 @@ def test_a_stopping_worker_lets_children_finish_then_gives_their_tasks_back(
 
 
 def test_what_a_child_logs_comes_out_as_the_worker_writes(tasks: Queue, worker: WorkerProcess) -> None:
-    """Each line once, with the task's fields."""
+    """Each line once, with the task's fields. The first child is there before the first task."""
+    wait_until(lambda: len(children_of(worker.pid)) == 1)
     task_id = tasks.add("tells")
     tasks.result(task_id)
     lines = [json.loads(line) for line in worker.output().splitlines()]
