@@ -1,6 +1,7 @@
 """What travels between a worker and its children arrives as it was sent."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -39,8 +40,8 @@ OUTCOMES: list[Outcome] = [
 
 def test_messages_may_arrive_in_any_pieces() -> None:
     """Byte by byte, and several at once."""
-    messages = [{"a": 1}, {"text": "😀" * 1000}, {"b": [None, {"c": "\x00"}]}]
-    data = b"".join(map(pack, messages))
+    messages: list[dict[str, Any]] = [{"a": 1}, {"text": "😀" * 1000}, {"b": [None, {"c": "\x00"}]}]
+    data = b"".join(pack(message) for message in messages)
     unpacker = Unpacker()
     assert [found for byte in data for found in unpacker.feed(bytes([byte]))] == messages
     assert Unpacker().feed(data) == messages
