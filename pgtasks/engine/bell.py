@@ -117,7 +117,7 @@ class Bell:
         self._sleeping_on: list[str] = []
         self._taken: set[str] = set()
         self._in_flight_since: float | None = None
-        self._deaf_said = False
+        self._deaf_said = self._was_lost = False
         self.rung = asyncio.Event()
         self.lost = asyncio.Event()
         self._heard_test = asyncio.Event()
@@ -154,6 +154,8 @@ class Bell:
             self._heard_test.set()
 
     def _session_lost(self) -> None:
+        events.info("listening session lost", bells=len(self._taken))
+        self._was_lost = True
         self._taken.clear()
         self._heard_test.clear()
         self.lost.set()
@@ -179,7 +181,9 @@ class Bell:
             raise DatabaseUnavailable("the listening connection was lost")
         if self.hears:
             self._deaf_said = False
-            events.debug("listening", queues=sorted(self._queues))
+            say = events.info if self._was_lost else events.debug
+            say("listening again" if self._was_lost else "listening", queues=sorted(self._queues))
+            self._was_lost = False
             return
         await self._session.close()
         if not self._deaf_said:
