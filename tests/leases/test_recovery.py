@@ -14,7 +14,7 @@ from tests.workers import WorkerProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 BACK_S = 5.0
-PARTS = ("claim", "finish", "heartbeat", "listen")
+PARTS = ("claim", "finish", "heartbeat", "listen", "schedule")
 BACKENDS = "FROM pg_stat_activity WHERE application_name LIKE 'pgtasks/' || %s || '/%%'"
 # A trigger that fails the statements of one part a few times, with any SQLSTATE.
 FAULT = """
@@ -61,6 +61,16 @@ def assert_working(connection: Connection, worker: WorkerProcess, limit_s: float
     wait_until(lambda: value(connection, seen) > before, max(0.1, limit_s - (time.monotonic() - began)))
 
 
+def assert_firing(connection: Connection, worker: WorkerProcess) -> None:
+    """Check that a schedule made now fires within seconds."""
+    rows(
+        connection,
+        "INSERT INTO pgtasks.schedules (name, expression, task, payload)"
+        " VALUES ('every second', '@every 1s', 'tick', '{\"seconds\": 0}')",
+    )
+    wait_until(lambda: value(connection, "SELECT count(*) FROM pgtasks.schedule_fires"), BACK_S, hint=worker.output)
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_every_part_comes_back_after_its_backend_was_terminated(
     part: str, connection: Connection, start_worker: StartWorker
@@ -71,6 +81,7 @@ def test_every_part_comes_back_after_its_backend_was_terminated(
     gone = backends(connection, part)
     rows(connection, f"SELECT pg_terminate_backend(pid, 5000) {BACKENDS}", part)
     assert_working(connection, worker)
+    assert_firing(connection, worker)
     wait_until(lambda: backends(connection, part) - gone, BACK_S)
     assert rows(connection, "SELECT 1 FROM pgtasks.attempts") == []
 
