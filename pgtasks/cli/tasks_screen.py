@@ -146,6 +146,9 @@ def _facts(task: TaskDetails) -> Iterator[tuple[str, Text | str]]:
     yield "queue", render.safe(task.queue)
     yield "status", _status(task)
     yield "attempt", _attempt(task)
+    if task.losses:
+        times = "" if task.losses == 1 else f" {task.losses} times in a row"
+        yield "quarantine", f"the process that ran it was lost{times}, so it runs alone, in a child process"
     yield "priority", str(task.priority)
     yield "run at", render.moment(task.run_at)
     yield "created", render.moment(task.created_at)

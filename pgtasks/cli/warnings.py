@@ -38,6 +38,7 @@ def warnings_of(overview: Overview) -> list[Warned]:
     """Give everything that deserves a look, the most urgent kinds first."""
     return [
         *_first(_lost_workers(overview)),
+        *_first(_quarantined(overview)),
         *_first(_stuck_handlers(overview)),
         *_first(_unserved_queues(overview)),
         *_first(_unknown_names(overview)),
@@ -45,6 +46,7 @@ def warnings_of(overview: Overview) -> list[Warned]:
         *_first(_overdue_schedules(overview)),
         *_first(_unknown_tasks(overview)),
         *_first(_paused_queues(overview)),
+        *_first(_stuck_listeners(overview)),
         *_first(_old_transactions(overview)),
         *_first(_missing_partitions(overview)),
     ]
@@ -75,6 +77,17 @@ def _lost_workers(overview: Overview) -> Iterator[Warned]:
                 "tasks": row.tasks,
                 "last_seen_at": row.last_seen_at,
             },
+        )
+
+
+def _quarantined(overview: Overview) -> Iterator[Warned]:
+    for row in overview.suspects:
+        yield Warned(
+            "quarantine",
+            f"queue {_brief(row.queue)}: {_count(row.tasks, 'task')} {_brief(row.name)} lost the process that ran "
+            f"{'it' if row.tasks == 1 else 'them'} ({_count(row.losses, 'time')} in a row at most) — each runs by "
+            "itself in a child process until it ends; the dead letters and attempts say which is to blame",
+            {"queue": row.queue, "task": row.name, "tasks": row.tasks, "losses": row.losses},
         )
 
 
@@ -192,8 +205,22 @@ def _paused_queues(overview: Overview) -> Iterator[Warned]:
             )
 
 
+def _stuck_listeners(overview: Overview) -> Iterator[Warned]:
+    for row in overview.transactions:
+        if row.kind == "listener":
+            worker = (row.application or "").rpartition("/")[2]
+            yield Warned(
+                "stuck_listener",
+                f"worker {worker} takes no notifications for {age(row.age_s)}: it is stopped or hangs, and its session "
+                f"keeps vacuum from removing dead rows — continue or kill it, or SELECT pg_terminate_backend({row.pid})",
+                {"pid": row.pid, "age_s": round(row.age_s, 3), "application": row.application},
+            )
+
+
 def _old_transactions(overview: Overview) -> Iterator[Warned]:
     for row in overview.transactions:
+        if row.kind == "listener":
+            continue
         who = f"{row.username or 'unknown user'}, {row.application or 'no application name'}, {row.state}"
         what, fix = (
             (f"prepared transaction {row.application}", "COMMIT PREPARED or ROLLBACK PREPARED it")

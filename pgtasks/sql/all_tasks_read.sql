@@ -28,7 +28,8 @@ SELECT
     a.worker AS worker_id,
     w.name AS worker,
     tt.max_attempts AS handler_max_attempts,
-    extract(EPOCH FROM tt.timeout)::double precision AS handler_timeout_s
+    extract(EPOCH FROM tt.timeout)::double precision AS handler_timeout_s,
+    coalesce(t.losses, 0) AS losses
 FROM pgtasks.all_tasks AS a
 LEFT JOIN pgtasks.tasks AS t ON a.id = t.id
 LEFT JOIN pgtasks.dead_letters AS d ON a.id = d.id

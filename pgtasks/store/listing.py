@@ -58,6 +58,7 @@ class TaskDetails(NamedTuple):
     worker: str | None
     handler_max_attempts: int | None
     handler_timeout_s: float | None
+    losses: int
 
 
 class AttemptRow(NamedTuple):
@@ -119,6 +120,11 @@ def hurry(id: int) -> Statement[tuple[str | None]]:
 def pause(queue: str) -> Statement[tuple[bool]]:
     """Stop claims from a queue; false when it was paused already."""
     return Statement(sql("queues_pause"), {"queue": queue})
+
+
+def keep_completed(queue: str, *, keep: bool) -> Statement[tuple[bool]]:
+    """Say whether completed tasks of a queue leave a row in history; false when it was so already."""
+    return Statement(sql("queues_keep"), {"queue": queue, "keep": keep})
 
 
 def resume(queue: str) -> Statement[tuple[bool]]:

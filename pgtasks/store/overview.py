@@ -76,6 +76,7 @@ class Overview:
     workers: list[reading.WorkerRow]
     waiting: list[Waiting]
     lost: list[reading.LostRow]
+    suspects: list[reading.SuspectsRow]
     transactions: list[reading.TransactionRow]
     registered: list[reading.TypeRow]
     schedules: schedule_reading.CountRow
@@ -102,6 +103,7 @@ def read_overview(connection: SyncConnection) -> Overview:
         workers=fetch_all(connection, reading.workers(limit=WORKERS_MAX)),
         waiting=_waiting(connection, queues.values(), sample),
         lost=fetch_all(connection, reading.lost(tolerated_s=SWEEP_TOLERATED_S, limit=FINDINGS_MAX)),
+        suspects=fetch_all(connection, reading.suspects(scan=EXACT_ROWS_MAX, limit=FINDINGS_MAX)),
         transactions=fetch_all(
             connection, reading.old_transactions(older_than_s=OLD_TRANSACTION_S, limit=FINDINGS_MAX)
         ),

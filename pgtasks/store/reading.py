@@ -117,6 +117,15 @@ class LostRow(NamedTuple):
     expired_at: datetime
 
 
+class SuspectsRow(NamedTuple):
+    """Tasks of a queue and name whose process was lost, at most so many times in a row."""
+
+    queue: str
+    name: str
+    tasks: int
+    losses: int
+
+
 class TransactionRow(NamedTuple):
     """A transaction that holds back vacuum: a session's, or a prepared one, which has no pid."""
 
@@ -194,6 +203,11 @@ def workers(*, limit: int) -> Statement[WorkerRow]:
 def lost(*, tolerated_s: float, limit: int) -> Statement[LostRow]:
     """Find leases that expired longer ago than the sweep ought to take, by worker."""
     return Statement(sql("leases_expired"), {"tolerated_s": tolerated_s, "limit": limit}, LostRow)
+
+
+def suspects(*, scan: int, limit: int) -> Statement[SuspectsRow]:
+    """Count the tasks whose process was lost, by queue and name."""
+    return Statement(sql("tasks_suspects"), {"scan": scan, "limit": limit}, SuspectsRow)
 
 
 def old_transactions(*, older_than_s: float, limit: int) -> Statement[TransactionRow]:

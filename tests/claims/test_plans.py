@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from pgtasks.outcome import Cancelled, Completed, Dead, Failure, RetryIn
-from pgtasks.store import conninfo, looking, statements
+from pgtasks.store import conninfo, looking, reading, statements
 from pgtasks.store.session import Statement
 from pgtasks.store.statements import Lane
 from tests.claims.helpers import ME, analyze, explain
@@ -32,6 +32,7 @@ def _hot() -> dict[str, tuple[Statement[Any], str]]:
             statements.claim_suspects("default", limit=4, names=["t"], worker_id=ME, lease_s=30),
             "tasks_suspects",
         ),
+        "counted suspects": (reading.suspects(scan=1000, limit=20), "tasks_suspects"),
         "due": (statements.due_in(["default", "other"], ["t"]), order),
         "left": (looking.left(["default", "other"], ["t"]), order),
         "complete": (statements.complete(ME, ENDED, [Completed(None, None)] * 2, [1]), key),
