@@ -61,19 +61,25 @@ def edit_sql(edits: Edits) -> None:
     original = sql_files.sql
 
     @cache
-    def edited(name: str) -> str:
+    def read(name: str) -> str:
         text = original(name)
         for pattern, replacement in edits.get(name, ()):
-            text, count = re.subn(pattern, replacement, text)
-            if not count:
-                raise LookupError(f"{name}.sql has no {pattern!r} any more: plant this bug in another way")
+            text = edited(text, name, pattern, replacement)
         return text
 
     for name in edits:
-        edited(name)
+        read(name)
     for module in list(sys.modules.values()):
         if getattr(module, "sql", None) is original:
-            setattr(module, "sql", edited)  # noqa: B010 - a module has no such attribute by type
+            setattr(module, "sql", read)  # noqa: B010 - a module has no such attribute by type
+
+
+def edited(text: str, name: str, pattern: str, replacement: str) -> str:
+    """Give the text of an SQL file with a change; raises LookupError when there is nothing to change."""
+    text, count = re.subn(pattern, replacement, text)
+    if not count:
+        raise LookupError(f"{name}.sql has no {pattern!r} any more: plant this bug in another way")
+    return text
 
 
 @contextmanager
@@ -164,7 +170,7 @@ PLANTS: dict[str, Plant] = {
         _PAUSES,
         {"steady": 1},
         {"tasks_complete": [(r"t\.id = f\.id AND t\.lease_id = f\.lease_id", "t.id = f.id")]},
-        duration_s=6,
+        duration_s=5,
         pause_s=0.3,
     ),
     "unfenced_retry": Plant(
@@ -220,6 +226,7 @@ PLANTS: dict[str, Plant] = {
         "a task that is given back is charged for it",
         ("I7",),
         mix={"snoozing": 1},
+        duration_s=2.5,
         edits={"tasks_release": [(r"attempt = greatest\(t\.attempt - 1, 0\),", "")]},
     ),
     "stop_without_release": Plant(
@@ -251,6 +258,7 @@ PLANTS: dict[str, Plant] = {
         "a batch gives each task the result of its neighbour",
         ("I11",),
         patch=_swap_results,
+        duration_s=2.5,
     ),
     "cursor_never_looks_back": Plant(
         "what was committed late, behind the cursor, is not looked for",

@@ -52,7 +52,8 @@ class Plan:
     pause_s: float = 0.15
     pauses_s: tuple[float, float] = (0.2, 2.0)
     drain_s_max: float = 120.0
-    rolling_stop: bool = True
+    # How many workers are stopped one after the other in the end, under load; None for all.
+    stops: int | None = None
 
     def needs(self, what: str) -> bool:
         """Tell whether some of the faults need this."""
@@ -133,9 +134,7 @@ class Stage:
         self.cluster = cluster or stack.enter_context(
             Cluster(standby=plan.needs("standby"), disk_mib=DISK_MIB if plan.needs("disk") else None)
         )
-        with self.cluster.admin() as admin:
-            admin.execute("DROP SCHEMA IF EXISTS pgtasks CASCADE")
-        schema.migrate(self.cluster.dsn)
+        make_schema(self.cluster)
         planted.in_database(plan.plant, self.cluster.dsn)
         self.pooler = stack.enter_context(PgBouncer(self.cluster.dsn)) if plan.needs("pgbouncer") else None
         dsns = self.cluster.node_dsns if self.pooler is None else [self.pooler.dsn]
@@ -211,13 +210,14 @@ class Stage:
     def _stop_each(self, work: workload.Workload) -> None:
         """Stop the workers one after the other, under load, as a deployment does."""
         self.cluster.wait_ready()
-        if not self.plan.rolling_stop:
+        places = range(self.fleet.count)[: self.plan.stops]
+        if not places:
             return
         self._progress("stops", f"{work.sent.get('ok', 0)} tasks")
         time.sleep(self.plan.lease_s + self.plan.sweep_s)  # what the faults cost is paid by then
         self._wait_settled()
         self.fleet.calm = True
-        for index in range(self.fleet.count):
+        for index in places:
             self.fleet.terminate(index)
             self.fleet.wait(index, self.plan.grace_s * 3 + 30)
             self.fleet.replace_dead()
@@ -255,6 +255,13 @@ class Stage:
         history.deeds = self._deeds + self.fleet.deeds
         history.refused = sum(map(_refused, (self.fleet.output(index) for index in range(self.fleet.count))))
         read_tables(history, self.cluster.dsn)
+
+
+def make_schema(cluster: Cluster) -> None:
+    """Make the schema anew, and with it empty."""
+    with cluster.admin() as admin:
+        admin.execute("DROP SCHEMA IF EXISTS pgtasks CASCADE")
+    schema.migrate(cluster.dsn)
 
 
 def _refused(output: str) -> int:
@@ -309,5 +316,5 @@ def planted_plan(plan: Plan, name: str) -> Plan:
         pause_s=bug.pause_s,
         pauses_s=(0.3, 0.8),
         drain_s_max=bug.drain_s_max,
-        rolling_stop="I12" in bug.seen_by,
+        stops=None if "I12" in bug.seen_by else 0,
     )
