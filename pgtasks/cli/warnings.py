@@ -47,6 +47,7 @@ def warnings_of(overview: Overview) -> list[Warned]:
         *_first(_unknown_tasks(overview)),
         *_first(_paused_queues(overview)),
         *_first(_stuck_listeners(overview)),
+        *_first(_stuck_listeners(overview)),
         *_first(_old_transactions(overview)),
         *_first(_missing_partitions(overview)),
     ]
@@ -217,8 +218,22 @@ def _stuck_listeners(overview: Overview) -> Iterator[Warned]:
             )
 
 
+def _stuck_listeners(overview: Overview) -> Iterator[Warned]:
+    for row in overview.transactions:
+        if row.kind == "listener":
+            worker = (row.application or "").rpartition("/")[2]
+            yield Warned(
+                "stuck_listener",
+                f"worker {worker} takes no notifications for {age(row.age_s)}: it is stopped or hangs, and its session "
+                f"keeps vacuum from removing dead rows — continue or kill it, or SELECT pg_terminate_backend({row.pid})",
+                {"pid": row.pid, "age_s": round(row.age_s, 3), "application": row.application},
+            )
+
+
 def _old_transactions(overview: Overview) -> Iterator[Warned]:
     for row in overview.transactions:
+        if row.kind == "listener":
+            continue
         if row.kind == "listener":
             continue
         who = f"{row.username or 'unknown user'}, {row.application or 'no application name'}, {row.state}"

@@ -1,7 +1,9 @@
 -- Finds old transactions that keep vacuum from removing dead rows of this database.
 --
--- Parameters: older_than_s, limit. Returns kind (session or prepared), pid, its age in seconds,
+-- Parameters: older_than_s, limit. Returns kind (session, prepared, or listener), pid, its age in seconds,
 -- user, application (the name of a prepared transaction), and state; the oldest first.
+-- A listener is one of our listening sessions that waits for its stopped worker to take what it
+-- sends, which is wrong within seconds, whatever older_than_s is.
 -- Reads pg_stat_activity, which shows other users' sessions only to members of
 -- pg_read_all_stats, and pg_prepared_xacts. Vacuum ignores vacuums, and so does this.
 SELECT
@@ -13,7 +15,10 @@ SELECT
     x.state
 FROM (
     SELECT
-        'session' AS kind,
+        CASE
+            WHEN a.application_name LIKE 'pgtasks/listen/%%' AND a.wait_event = 'ClientWrite' THEN 'listener'
+            ELSE 'session'
+        END AS kind,
         a.pid,
         a.xact_start AS since,
         coalesce(a.usename::text, a.backend_type) AS username,
@@ -30,6 +35,8 @@ FROM (
     FROM pg_prepared_xacts AS p
     WHERE p.database = current_database()
 ) AS x
-WHERE x.since < clock_timestamp() - make_interval(secs => %(older_than_s)s)
+WHERE x.since < clock_timestamp() - make_interval(
+    secs => CASE x.kind WHEN 'listener' THEN 2 ELSE %(older_than_s)s END
+)
 ORDER BY x.since
 LIMIT %(limit)s
