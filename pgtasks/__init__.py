@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pgtasks.app import App, Task
 from pgtasks.context import Context
+from pgtasks.cron import CronSchedule
 from pgtasks.errors import (
     Cancel,
     ConfigError,
@@ -16,6 +17,7 @@ from pgtasks.errors import (
     PermanentError,
     PgtasksError,
     RetryLater,
+    ScheduleError,
     SchemaError,
     Snooze,
     TaskTimeout,
@@ -31,6 +33,7 @@ __all__ = [
     "Cancel",
     "ConfigError",
     "Context",
+    "CronSchedule",
     "DatabaseError",
     "DatabaseUnavailable",
     "EnqueueError",
@@ -44,6 +47,7 @@ __all__ = [
     "PgtasksError",
     "Retry",
     "RetryLater",
+    "ScheduleError",
     "SchemaError",
     "Snooze",
     "Task",

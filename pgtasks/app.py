@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, Unpack, overload
 
+from pgtasks import schedules
 from pgtasks.client import AnyConnection, Client, EnqueueOptions, Options
 from pgtasks.context import Context
 from pgtasks.errors import ConfigError, EnqueueError, PayloadError, seconds
@@ -278,8 +279,6 @@ class App:
         policies. Raises ScheduleError for the expression and the time zone, PayloadError or
         ArgumentsError for a payload that does not fit the task, ConfigError for the rest.
         """
-        from pgtasks import schedules  # noqa: PLC0415 - an app without schedules does not pay for cron
-
         if not isinstance(expression, str):
             raise ConfigError('@app.cron takes an expression: @app.cron("0 9 * * *")')
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pgtasks.cron import CronSchedule
+from pgtasks import CronSchedule
 from pgtasks.errors import ScheduleError
 from tests.cron.instants import utc
 from tests.style.checkout import ROOT

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pgtasks import App, Context
+from pgtasks import App, Context, ScheduleError
 from pgtasks.app import Task
-from pgtasks.errors import ConfigError, EnqueueError, PgtasksError, ScheduleError
+from pgtasks.errors import ConfigError, EnqueueError, PgtasksError
 from pgtasks.model import ScheduleDefinition
 
 
