@@ -1,5 +1,6 @@
 """A file system of a few hundred MiB in memory, which can be filled up; only root can make one."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -7,6 +8,7 @@ import sys
 from pathlib import Path
 
 _MIB = 1024 * 1024
+_TRIES = 100
 # Run by its own interpreter: its standard input ends when the harness does, however that ends.
 _UNMOUNT_AT_THE_END = """
 import subprocess, sys
@@ -46,11 +48,17 @@ class SmallDisk:
             guard.communicate()
 
     def fill(self, *, leave_mib: float = 0.0) -> None:
-        """Write a file that leaves only so much room."""
+        """Write a file that leaves only so much room, whoever else writes meanwhile."""
         with self._ballast.open("ab") as ballast:
-            room = self.free_bytes() - int(leave_mib * _MIB)
-            if room > 0:
-                os.posix_fallocate(ballast.fileno(), ballast.tell(), room)
+            for _ in range(_TRIES):
+                room = self.free_bytes() - int(leave_mib * _MIB)
+                if room <= 0:
+                    return
+                try:
+                    os.posix_fallocate(ballast.fileno(), ballast.seek(0, os.SEEK_END), room)
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
 
     def clear(self) -> None:
         """Remove that file, if it is there."""

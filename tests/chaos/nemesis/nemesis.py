@@ -19,7 +19,7 @@ STRIKE_S_MAX = 120.0
 
 
 class Nemesis:
-    """Lets random ones of these faults strike at random intervals from `start` to `stop`.
+    """Lets these faults strike in a random order at random intervals from `start` to `stop`.
 
     One thread for each lane, so that a worker is killed while the server restarts, but nothing strikes the server
     twice at once. The same seed strikes with the same faults in the same order. A context manager; `failures` has
@@ -81,8 +81,11 @@ class Nemesis:
 
     def _run(self, lane: str, rng: Random) -> None:
         faults = [fault for fault in self._faults if fault.lane == lane]
+        left: list[Fault] = []
         while not self._stopping.wait(rng.uniform(*self._pause_s)):
-            self._strike(rng.choice(faults), rng)
+            # Like cards: each has its turn before one has the next, so that short runs see all of them.
+            left = left or rng.sample(faults, len(faults))
+            self._strike(left.pop(), rng)
 
     def _strike(self, fault: Fault, rng: Random) -> None:
         self._note(fault.name, "begin")
