@@ -154,14 +154,15 @@ class Departure:
         return EXIT_OK if gone and settled and whole and not self._claimer.gave_up else EXIT_FAILURE
 
     async def _sign_off_at_last(self, deadline: float) -> bool:
-        """Take this worker off the list; one that recycles tries until that is done and it is not too early."""
+        """Take this worker off the list; one that recycles waits until it may, and tries until that is done."""
+        # Until then it is shown, as one that drains.
+        await self._wait_until(lambda: not (self._switch.recycles and self._switch.early), math.inf)
         gone = False
         while not gone:
             gone = await self.sign_off(min(deadline, time.monotonic() + LEAVE_S_MAX))
             if not self._switch.recycles:
                 break
             await self._wait_until(lambda: not self._switch.recycles, time.monotonic() + LEAVE_S_MIN)
-        await self._wait_until(lambda: not (self._switch.recycles and self._switch.early), math.inf)
         return gone
 
     async def _settle(self, claiming: asyncio.Task[None]) -> bool:
