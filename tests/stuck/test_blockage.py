@@ -16,7 +16,7 @@ from tests.stuck.rig import Rig
 @pytest.fixture
 def release(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Let handlers that block the loop go on; the watchdog gives up sooner than it does otherwise."""
-    monkeypatch.setattr(executor_module, "ABANDON_S", 0.4)
+    monkeypatch.setattr(executor_module, "ABANDON_S", 0.8)
     event = threading.Event()
     yield event
     event.set()
@@ -44,7 +44,7 @@ def make_app(release: threading.Event, ran: list[str]) -> App:
 
     @app.task(timeout=60)
     async def blocks_a_while() -> None:
-        time.sleep(0.9)  # noqa: ASYNC251 - stands for a handler that forgot to await
+        time.sleep(1.5)  # noqa: ASYNC251 - stands for a handler that forgot to await
 
     add_innocent(app, ran)
     return app
@@ -53,17 +53,21 @@ def make_app(release: threading.Event, ran: list[str]) -> App:
 def add_innocent(app: App, ran: list[str]) -> None:
     """Add handlers that block nothing."""
 
-    @app.task(timeout=0.6)
+    # Their timeouts end while another blocks the loop.
+    @app.task(timeout=0.9)
     async def neighbour() -> None:
-        await asyncio.sleep(0.4)
-        ran.append("neighbour")
+        await asyncio.sleep(60)
+
+    @app.task(timeout=1.2)
+    async def short() -> None:
+        await asyncio.sleep(0.1)
 
     @app.task(timeout=60)
     async def begun() -> None:
         ran.append("begun")
         await asyncio.sleep(60)
 
-    @app.task(timeout=0.6)
+    @app.task(timeout=0.9)
     async def behind() -> None:
         ran.append("behind")
 
@@ -109,7 +113,7 @@ async def test_time_in_which_another_blocks_the_loop_does_not_count(release: thr
     """The neighbour ends well after its timeout, and so does one that had not begun."""
     ran: list[str] = []
     rig = Rig(make_app(release, ran))
-    rig.start("neighbour", "blocks_a_while", "behind")
+    rig.start("short", "blocks_a_while", "behind")
     await rig.until(lambda: len(rig.outcomes) == 3)
     assert {type(outcome) for outcome in rig.outcomes.values()} == {Completed}
     rig.executor.close()
