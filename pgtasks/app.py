@@ -158,8 +158,9 @@ class App:
         max_attempts: int | None = None,
         timeout: Timeout | _Unset = UNSET,
         executor: Where = "auto",
+        keep_result: bool = True,
     ) -> _Decorator: ...
-    def task(
+    def task(  # noqa: PLR0913 - one for each option of a task
         self,
         function: Callable[..., Any] | None = None,
         /,
@@ -171,11 +172,13 @@ class App:
         max_attempts: int | None = None,
         timeout: Timeout | _Unset = UNSET,
         executor: Where = "auto",
+        keep_result: bool = True,
     ) -> Any:  # what the overloads say
         """Register a function as the handler of a task name (its own name, unless given).
 
         ``max_attempts`` is short for ``retry=Retry(max_attempts=…)``. With ``executor="process"``
-        it runs in a child process, which can be killed. Raises ConfigError.
+        it runs in a child process, which can be killed. With ``keep_result=False`` a task that
+        completed leaves no row in history. Raises ConfigError.
         """
         if isinstance(function, str):
             raise ConfigError(f"@app.task takes options by name: @app.task(name={function!r})")
@@ -193,6 +196,7 @@ class App:
             retry=policy,
             timeout_s=self._timeout_s if isinstance(timeout, _Unset) else _timeout_s(timeout),
             executor=executor,
+            keep_result=keep_result,
         )
         return decorator if function is None else decorator(function)
 

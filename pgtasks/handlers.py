@@ -44,6 +44,7 @@ class Handler:
     allowed: frozenset[str]
     open_ended: bool
     isolated: bool = False
+    keep_result: bool = True
 
     def payload_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Give a call's arguments as the payload that makes it; raises ArgumentsError."""
@@ -110,6 +111,7 @@ def handler(
     retry: Retry,
     timeout_s: float | None,
     executor: Where = "auto",
+    keep_result: bool = True,
 ) -> Handler:
     """Describe a function as a handler.
 
@@ -142,6 +144,7 @@ def handler(
         allowed=frozenset(named),
         open_ended=len(named) < len(signature.parameters),
         isolated=executor == "process",
+        keep_result=keep_result,
     )
 
 

@@ -11,7 +11,9 @@ from pgtasks.cli import options
 from pgtasks.cli.database import connected
 from pgtasks.store.session import SyncConnection
 
-commands = typer.Typer(help="List, pause and resume queues.", no_args_is_help=True, rich_markup_mode=None)
+commands = typer.Typer(
+    help="List, pause and resume queues, and say what they keep.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.", show_default=False)]
 Force = Annotated[bool, typer.Option("--force", help="Also when no such queue is known yet.")]
@@ -48,6 +50,37 @@ def resume(queue: Name, force: Force = False, as_json: options.Json = False, dsn
         _check(connection, queue, force=force)
         ((changed,),) = fetch_all(connection, listing.resume(queue))
     _tell(queue, "goes on" if changed else "was not paused", changed=changed, paused=False, as_json=as_json)
+
+
+@commands.command()
+def keep(
+    queue: Name,
+    completed: Annotated[
+        bool,
+        typer.Option("--completed/--no-completed", help="Whether tasks that completed leave a row in history."),
+    ] = True,
+    force: Force = False,
+    as_json: options.Json = False,
+    dsn: options.Dsn = None,
+) -> None:
+    """Say what a queue keeps of its tasks; what failed, died or was cancelled is always kept.
+
+    Without history, nobody can look up what a completed task was or gave.
+    """
+    from pgtasks.store import listing
+    from pgtasks.store.session import fetch_all
+
+    with connected(dsn) as connection:
+        _check(connection, queue, force=force)
+        ((changed,),) = fetch_all(connection, listing.keep_completed(queue, keep=completed))
+    if as_json:
+        from pgtasks.cli.output import print_json
+
+        print_json({"queue": queue, "keep_completed": completed, "changed": changed})
+        return
+    from pgtasks.cli.escape import escape
+
+    sys.stdout.write(f"queue {escape(queue)} keeps {'' if completed else 'no '}completed tasks\n")
 
 
 def _check(connection: SyncConnection, queue: str, *, force: bool) -> None:

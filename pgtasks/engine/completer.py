@@ -35,7 +35,7 @@ from uuid import UUID
 
 from pgtasks import events
 from pgtasks.engine.leases import Leases
-from pgtasks.engine.outgoing import BYTES_MAX, DROPPED, ROWS_MAX, Batch, batches_of, keys, plainer
+from pgtasks.engine.outgoing import BYTES_MAX, DROPPED, ROWS_MAX, Batch, batches_of, plainer, recognise
 from pgtasks.engine.periodic import wait_for_any
 from pgtasks.engine.runners import Finished
 from pgtasks.errors import DatabaseError, LeaseLost
@@ -173,7 +173,7 @@ class Completer:
         if kind == "release":
             events.debug("not given back, it had been already", count=len(missing))
             return
-        ours = set(await self._link.fetch_all(statements.recognise(keys(missing))))
+        ours = set(await self._link.fetch_all(recognise(kind, missing)))
         refused = [attempt for attempt, _ in missing if attempt.task.id not in ours]
         self.lost += len(refused)
         # Of those that were stopped for it the executor has spoken.

@@ -63,7 +63,8 @@ class Batch:
         tasks, outcomes = self.held_by(), [outcome for _, outcome in self.part]
         match self.kind:
             case "complete":
-                return statements.complete(worker_id, tasks, cast("list[Completed]", outcomes), emptied)
+                keeps = [attempt.handler.keep_result for attempt, _ in self.part]
+                return statements.complete(worker_id, tasks, cast("list[Completed]", outcomes), emptied, keeps)
             case "retry":
                 return statements.retry(worker_id, tasks, cast("list[RetryIn]", outcomes), emptied)
             case "bury":
@@ -114,6 +115,16 @@ def plainer(outcome: Outcome, why: str) -> Outcome | None:
 def keys(part: Finished) -> list[tuple[int, int]]:
     """Give (task id, lease id) of these."""
     return [(attempt.task.id, attempt.task.lease_id) for attempt, _ in part]
+
+
+def recognise(kind: str, missing: Finished) -> Statement[int]:
+    """Give the statement that tells our own earlier writes from lost leases."""
+    completed = kind == "complete"
+    return statements.recognise(
+        keys(missing),
+        traceless=[completed and not attempt.handler.keep_result for attempt, _ in missing],
+        queues=[attempt.queue if completed else "" for attempt, _ in missing],
+    )
 
 
 _REFUSED = "pgtasks.errors.DatabaseError"

@@ -3,7 +3,8 @@
 --
 -- Parameters: worker_id; ids and lease_ids (arrays of one length, sorted by id); results
 -- (JSON texts) and notes (why a result was not kept), each an array of that length or NULL;
--- emptied (leases whose last task this is).
+-- keeps (false for those that leave no row in history; NULL when all do); emptied (leases whose
+-- last task this is).
 -- Returns moved: NULL when every task was moved, else the ids of those that were.
 -- Index: tasks_pkey, one probe per task.
 --
@@ -20,12 +21,12 @@
 WITH done AS (
     DELETE FROM pgtasks.tasks AS t
     USING unnest(
-        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(results)s::text[], %(notes)s::text[]
-    ) AS f (id, lease_id, result, note)
+        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(results)s::text[], %(notes)s::text[], %(keeps)s::boolean[]
+    ) AS f (id, lease_id, result, note, is_kept)
     WHERE t.id = f.id AND t.lease_id = f.lease_id
     RETURNING
         t.id, t.lease_id, t.created_at, t.run_at, t.claimed_at, t.attempt, t.max_attempts, t.priority, t.queue,
-        t.name, t.payload, f.result, t.unique_key, f.note, t.headers
+        t.name, t.payload, f.result, t.unique_key, f.note, t.headers, f.is_kept
 ),
 
 kept AS (
@@ -37,6 +38,8 @@ kept AS (
         d.id, d.lease_id, d.created_at, d.run_at, d.claimed_at, d.attempt, d.max_attempts, d.priority, 'completed',
         d.queue, d.name, d.payload, d.result::jsonb, d.unique_key, %(worker_id)s::uuid, d.note, d.headers
     FROM done AS d
+    WHERE d.is_kept IS NOT false
+        AND d.queue NOT IN (SELECT q.name FROM pgtasks.queues AS q WHERE NOT q.keep_completed)
 ),
 
 spent AS MATERIALIZED (

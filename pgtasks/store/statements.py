@@ -115,9 +115,13 @@ Ended = tuple[int, int]  # task id, lease id
 
 
 def complete(
-    worker_id: UUID, tasks: Sequence[Ended], outcomes: Sequence[Completed], emptied: Collection[int]
+    worker_id: UUID,
+    tasks: Sequence[Ended],
+    outcomes: Sequence[Completed],
+    emptied: Collection[int],
+    keeps: Sequence[bool] = (),
 ) -> Statement[Moved]:
-    """Move completed tasks to history."""
+    """Move completed tasks to history; those whose ``keeps`` is false leave no row there."""
     results = [outcome.result for outcome in outcomes]
     notes = [outcome.note for outcome in outcomes]
     return _finish(
@@ -127,6 +131,7 @@ def complete(
         emptied,
         results=results if any(result is not None for result in results) else None,
         notes=notes if any(notes) else None,
+        keeps=None if all(keeps) else list(keeps),
     )
 
 
@@ -194,9 +199,13 @@ def _failures(outcomes: Sequence[RetryIn] | Sequence[Dead]) -> dict[str, list[st
     }
 
 
-def recognise(tasks: Sequence[Ended]) -> Statement[int]:
-    """Find which of these tasks have ended under exactly these leases."""
-    return Statement(sql("outcomes_recognise"), _keys(tasks), int)
+def recognise(tasks: Sequence[Ended], *, traceless: Sequence[bool], queues: Sequence[str]) -> Statement[int]:
+    """Find which of these tasks have ended under exactly these leases.
+
+    ``traceless`` says which of them leave no row when they complete, whatever their queue says.
+    """
+    params = {**_keys(tasks), "traceless": list(traceless), "queues": list(queues)}
+    return Statement(sql("outcomes_recognise"), params, int)
 
 
 def blocked(tasks: Sequence[Ended]) -> Statement[int]:
@@ -248,10 +257,12 @@ def sweep(
     skip_leases: Collection[int] = (),
     lease_id: int | None = None,
     task_ids: Collection[int] | None = None,
+    cause: str | None = None,
 ) -> Statement[Swept]:
     """Take back the tasks of up to ``limit`` expired leases, unless it is past ``fresh_until``.
 
-    ``lease_id`` narrows it to one lease, and ``task_ids`` to some of its tasks.
+    ``lease_id`` narrows it to one lease, and ``task_ids`` to some of its tasks. ``cause`` is how
+    the process that ran them ended, where that is known.
     """
     return Statement(
         sql("leases_sweep"),
@@ -262,6 +273,7 @@ def sweep(
             "skip_leases": _numbers(skip_leases),
             "lease_id": lease_id,
             "task_ids": None if task_ids is None else _numbers(task_ids),
+            "cause": cause,
         },
         Swept,
     )

@@ -161,7 +161,12 @@ def sweep(connection: Connection, *, limit: int = 50, fresh_s: float = 60.0) -> 
 
 def recognise(connection: Connection, handles: Sequence[tuple[int, int]]) -> set[int]:
     """Ask which of these tasks ended under exactly these leases."""
-    return set(session.fetch_all(connection, statements.recognise(sorted(handles))))
+    return set(
+        session.fetch_all(
+            connection,
+            statements.recognise(sorted(handles), traceless=[False] * len(handles), queues=["default"] * len(handles)),
+        )
+    )
 
 
 def outcomes(connection: Connection, task_id: int) -> list[str]:
