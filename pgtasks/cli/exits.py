@@ -88,7 +88,9 @@ def message_of(error: BaseException) -> str:
     if not isinstance(error, errors.PgtasksError):
         kind = type(error).__name__
         return f"unexpected {kind}: {message} — this is a bug in pgtasks; `pgtasks --debug …` shows where"
-    return as_typed(message) if isinstance(error, errors.ScheduleError) else message
+    # What an app's own code says, which could not be imported, is about Python.
+    typed = isinstance(error, errors.ConfigError) and not isinstance(error, errors.AppImportError)
+    return as_typed(message) if typed else message
 
 
 def without_passwords(text: str, argv: Sequence[str] = ()) -> str:

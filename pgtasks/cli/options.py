@@ -77,8 +77,8 @@ def past(text: str | None, option: str) -> datetime | None:
 
 
 def as_typed(message: str) -> str:
-    """Give what is wrong with an expression in the words of the command line, where Python's are others."""
-    return message.replace("seconds=True", "--seconds")
+    """Give what is wrong with a schedule in the words of the command line, where Python's are others."""
+    return message.replace("seconds=True", "--seconds").replace("missed_max", "--missed-max")
 
 
 def did_you_mean(word: str, known: object) -> str:

@@ -1,5 +1,6 @@
 """`pgtasks schedules`: made, shown, changed, paused, resumed and removed by name."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -385,3 +386,11 @@ def test_what_a_person_types_is_what_the_messages_say(pgtasks: Run, connection: 
     for text in said:
         assert "--seconds" in text
         assert "seconds=True" not in text
+    refused(pgtasks("schedules", "add", "a", "@daily", "t", "--missed-max", "0"), 2, "--missed-max must be")
+
+
+def test_what_an_apps_code_says_is_about_python(pgtasks: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app that cannot be imported for its schedule is repaired in Python."""
+    (tmp_path / "broken_shop.py").write_text("import pgtasks\npgtasks.CronSchedule('0 0 4 * * *')\n")
+    monkeypatch.chdir(tmp_path)
+    refused(pgtasks("schedules", "prune", "broken_shop:app"), 2, "seconds first needs seconds=True")
