@@ -172,6 +172,15 @@ class Cluster:
         """Wait until the primary lets a client in over TCP and takes writes."""
         wait_until(self._takes_writes, timeout_s, 0.05, hint=lambda: f"the server is not ready:\n{self.log()[-2000:]}")
 
+    def revive(self, timeout_s: float = START_S_MAX) -> None:
+        """Start the primary whenever it is down, until it takes writes; a crashed one may give up recovering once."""
+
+        def is_up() -> bool:
+            self.start()
+            return self._takes_writes()
+
+        wait_until(is_up, timeout_s, 0.05, hint=lambda: f"the server does not recover:\n{self.log()[-2000:]}")
+
     def promote(self) -> None:
         """Make the standby the primary, alone; the old primary must not run any more."""
         with self._lock:

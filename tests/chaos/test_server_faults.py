@@ -161,16 +161,19 @@ def test_the_standby_takes_over_and_gets_a_standby() -> None:
 @LONG
 @pytest.mark.slow
 @pytest.mark.skipif(not disk.available(), reason="only root can make a small disk")
-def test_the_disk_is_full() -> None:
-    """A statement fails for want of room; then there is room, and all that was acknowledged is there."""
+@pytest.mark.parametrize("crashes", [False, True])
+def test_the_disk_is_full(*, crashes: bool) -> None:
+    """A statement fails, or the server crashes; then there is room, and all that was acknowledged is there."""
+    seed = next(seed for seed in range(100) if Random(seed).choice((False, True)) is crashes)
     with Cluster(disk_mib=300) as cluster:
         assert cluster.disk is not None
         fault = DiskFull(target_of(cluster))
         with psycopg.connect(cluster.dsn, autocommit=True) as connection:
             connection.execute("CREATE TABLE kept AS SELECT generate_series(1, 1000) AS x")
-        with striking(fault) as still:
-            assert seen(lambda: "No space left on device" in cluster.log() or not _room(cluster), still)
-        assert _room(cluster)
+            with striking(fault, seed) as still:
+                assert seen(lambda: _is_gone(connection) if crashes else _is_full(connection), still)
+        assert cluster.disk.free_bytes() > 0
+        assert ("automatic recovery in progress" in cluster.log()) is crashes
         with psycopg.connect(cluster.dsn, autocommit=True) as connection:
             assert value(connection, "SELECT count(*) FROM kept") == 1000
             connection.execute("CREATE TABLE more AS SELECT * FROM kept")
@@ -238,6 +241,18 @@ def _columns(connection: Connection) -> int:
     return found
 
 
-def _room(cluster: Cluster) -> bool:
-    assert cluster.disk is not None
-    return cluster.disk.free_bytes() > 0
+def _is_full(connection: Connection) -> bool:
+    try:
+        connection.execute("CREATE TABLE grown AS SELECT repeat('x', 500) FROM generate_series(1, 100)")
+        connection.execute("DROP TABLE grown")
+    except psycopg.errors.DiskFull:
+        return True
+    return False
+
+
+def _is_gone(connection: Connection) -> bool:
+    try:
+        connection.execute("SELECT 1")
+    except psycopg.OperationalError:
+        return True
+    return False

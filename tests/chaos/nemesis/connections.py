@@ -1,6 +1,5 @@
 """A server without a free place for one more session."""
 
-from contextlib import suppress
 from random import Random
 
 import psycopg
@@ -61,5 +60,4 @@ class ConnectionLimit(Fault):
             "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE backend_type ="
             " 'client backend' AND application_name <> 'chaos' ORDER BY md5(pid::text || %s) LIMIT 5) AS evicted"
         )
-        with suppress(psycopg.errors.AdminShutdown):
-            self._crowd[0].execute(query, (str(rng.random()),))
+        self._crowd[0].execute(query, (str(rng.random()),))

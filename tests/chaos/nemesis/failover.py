@@ -21,6 +21,5 @@ class Failover(Fault):
 
     def undo(self) -> None:
         """Have a primary and a standby that commits wait for."""
-        self.target.cluster.start()
-        self.target.cluster.wait_ready()
+        self.target.cluster.revive()
         self.target.cluster.rejoin()

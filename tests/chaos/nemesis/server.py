@@ -10,8 +10,7 @@ class _ServerFault(Fault):
 
     def undo(self) -> None:
         """Start the server, if it is down, and wait until it takes writes."""
-        self.target.cluster.start()
-        self.target.cluster.wait_ready()
+        self.target.cluster.revive()
 
 
 class KillBackend(_ServerFault):
