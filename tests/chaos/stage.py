@@ -215,24 +215,19 @@ class Stage:
             return
         self._progress("stops", f"{work.sent.get('ok', 0)} tasks")
         time.sleep(self.plan.lease_s + self.plan.sweep_s)  # what the faults cost is paid by then
-        self._wait_settled()
         self.fleet.calm = True
         for index in places:
+            wait_until(lambda index=index: self._is_heard(index), SETTLED_S_MAX, 0.1, hint="a worker does not register")  # type: ignore[misc]  # a default binds the loop's variable
             self.fleet.terminate(index)
             self.fleet.wait(index, self.plan.grace_s * 3 + 30)
             self.fleet.replace_dead()
-            self._wait_settled()
 
-    def _wait_settled(self) -> None:
-        """Wait until each worker has registered, and was heard of a moment ago."""
-
-        def settled() -> bool:
-            with suppress(psycopg.Error), psycopg.connect(self.cluster.dsn, autocommit=True) as connection:
-                heard = {int(name.rpartition(":")[2]) for (name,) in connection.execute(_HEARD).fetchall()}
-                return heard >= set(self.fleet.pids())
-            return False
-
-        wait_until(settled, SETTLED_S_MAX, 0.1, hint="a worker does not register")
+    def _is_heard(self, index: int) -> bool:
+        """Tell whether the worker at a place has registered and was heard of a moment ago."""
+        with suppress(psycopg.Error), psycopg.connect(self.cluster.dsn, autocommit=True) as connection:
+            heard = {int(name.rpartition(":")[2]) for (name,) in connection.execute(_HEARD).fetchall()}
+            return self.fleet.pid(index) in heard
+        return False
 
     def _keep(self) -> None:
         """Replace workers that died of a poisonous task."""

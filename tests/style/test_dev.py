@@ -35,7 +35,7 @@ def test_without_a_command_it_lists_them(bare: Path) -> None:
     listed = run(bare)
     assert listed.returncode == 0
     lines = [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("  ")]
-    assert lines == ["demo", "test", "check", "fix", "bench", "cron-oracle", "setup"]
+    assert lines == ["demo", "test", "check", "fix", "bench", "chaos", "cron-oracle", "setup"]
     assert not (bare.parent / ".venv").exists()
 
 
