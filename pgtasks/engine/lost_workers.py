@@ -38,10 +38,11 @@ _POLL_S = 0.01
 
 @dataclass(slots=True)
 class LostWorker:
-    """One of them: the looks that were had, and when the next one is due (monotonic)."""
+    """One of them: how it died, the looks that were had, and when the next one is due (monotonic)."""
 
     worker_id: UUID
     dsn: str
+    cause: str
     due_at: float
     looks: int = 0
     first_look_at: float = 0.0
@@ -70,9 +71,9 @@ class LostWorkers:
         # While it is set the thread alone changes what is in the list.
         self._busy = False
 
-    def add(self, worker_id: UUID, dsn: str, now: float) -> None:
-        """Note that the process of a worker is dead."""
-        self._lost.append(LostWorker(worker_id, dsn, now))
+    def add(self, worker_id: UUID, dsn: str, cause: str, now: float) -> None:
+        """Note that the process of a worker is dead; ``cause`` goes into its tasks' records."""
+        self._lost.append(LostWorker(worker_id, dsn, cause, now))
 
     def next_at(self) -> float | None:
         """Say when there is something to do, None when nothing is or a round is under way."""
@@ -101,10 +102,14 @@ class LostWorkers:
 
     def _round(self, due: list[LostWorker]) -> None:
         try:
-            for one in due:
-                self._look(one)
+            while due:
+                self._look(due[0])
+                del due[0]
             self._backoff.reset()
         except Exception as error:  # noqa: BLE001 - whatever it is, the supervisor goes on and it is tried again
+            # Behind the others, whom it must not keep from their look.
+            self._lost.remove(due[0])
+            self._lost.append(due[0])
             self._put_off(due, error)
         finally:
             self._busy = False
@@ -112,7 +117,7 @@ class LostWorkers:
 
     def _look(self, one: LostWorker) -> None:
         with closing(connect(one.dsn, "finish", worker=one.worker_id.hex[:12], pooler=self._pooler)) as connection:
-            leases, tasks = give_back(connection, one.worker_id)
+            leases, tasks = give_back(connection, one.worker_id, one.cause)
         one.looked(time.monotonic())
         if leases or tasks:
             events.warning("leases given back", worker=one.worker_id, leases=leases, tasks=tasks)
@@ -135,7 +140,7 @@ class LostWorkers:
             events.LOGGER.error("leases cannot be given back yet", exc_info=error)
 
 
-def give_back(connection: SyncConnection, worker_id: UUID) -> tuple[int, int]:
+def give_back(connection: SyncConnection, worker_id: UUID, cause: str) -> tuple[int, int]:
     """End and sweep a dead worker's leases, and take it off the list; gives how many leases and tasks it had.
 
     Raises DatabaseError when the database is away. A lease that cannot be swept, because of a
@@ -144,7 +149,7 @@ def give_back(connection: SyncConnection, worker_id: UUID) -> tuple[int, int]:
     leases = tasks = 0
     for lease_id in sorted(fetch_all(connection, statements.expire_leases(worker_id))):
         try:
-            swept = fetch_one(connection, statements.sweep(_ALWAYS, limit=1, lease_id=lease_id))
+            swept = fetch_one(connection, statements.sweep(_ALWAYS, limit=1, lease_id=lease_id, cause=cause))
         except DatabaseError as error:
             if is_about_server(error):
                 raise

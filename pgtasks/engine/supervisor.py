@@ -39,6 +39,7 @@ from pgtasks.engine.departure import EXIT_INTERRUPTED
 from pgtasks.engine.lost_workers import LostWorkers
 from pgtasks.engine.restarts import End, Restart, after_end, exit_code, is_hopeless
 from pgtasks.engine.seat import Seat
+from pgtasks.errors import ProcessDied
 from pgtasks.settings import WorkerSettings
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -179,7 +180,7 @@ class Supervisor:
             code = 0  # Told to stop before it could listen.
         end = seat.ended(code)
         if end.begun and code and seat.greeting is not None:
-            self._lost.add(seat.worker_id, seat.greeting.dsn, time.monotonic())
+            self._lost.add(seat.worker_id, seat.greeting.dsn, str(ProcessDied.of(code)), time.monotonic())
         if not self._heeded:
             seat.follow(after_end(end, proven=self._proven, draining=self._settings.drain, rng=self._rng))
         self._say_ended(seat, pid, end)

@@ -3,7 +3,8 @@
 --
 -- Parameters: fresh_until (the database's time until which the caller's own last heartbeat
 -- counts as fresh); limit (leases at once); max_attempts (for names nobody registered);
--- skip_leases (these are left out); lease_id and task_ids (only this one, only these; or NULL).
+-- skip_leases (these are left out); lease_id and task_ids (only this one, only these; or NULL);
+-- cause (how their process is known to have ended, or NULL: then only their leases tell).
 -- Returns one row: leases (looked at), closed (of these, deleted), requeued, dead, cancelled
 -- (tasks). Counts.
 -- Index: leases is small and read in full; tasks_pkey, one probe per task.
@@ -78,7 +79,8 @@ buried AS (
     SELECT
         d.id, d.lease_id, d.created_at, d.run_at, d.claimed_at, d.attempt, d.max_attempts, d.priority,
         'worker_lost', d.queue, d.name, d.payload, d.unique_key, d.timeout, d.worker_id, 'WorkerLost',
-        'the worker died, was cut off or stalled in attempt ' || d.attempt || ', the last one: its lease expired',
+        coalesce(%(cause)s::text, 'the worker died, was cut off or stalled') || ' in attempt ' || d.attempt
+        || ', the last one' || CASE WHEN %(cause)s::text IS NULL THEN ': its lease expired' ELSE '' END,
         d.headers
     FROM ended AS d
     WHERE d.fate = 'dead'
@@ -107,8 +109,11 @@ recorded AS (
     )
     SELECT
         h.id, h.attempt, h.lease_id, h.worker_id, 'worker_lost', 'WorkerLost',
-        'the worker died, was cut off or stalled: its lease expired at '
-        || to_char(h.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+        coalesce(
+            %(cause)s::text,
+            'the worker died, was cut off or stalled: its lease expired at '
+            || to_char(h.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+        ),
         h.queue, h.name, h.claimed_at
     FROM held AS h
 ),

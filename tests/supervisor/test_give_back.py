@@ -18,6 +18,7 @@ from pgtasks.store.session import Statement, SyncConnection, connect, fetch_all,
 from tests.database import Connection, rows, value, wait_until
 
 pytestmark = pytest.mark.pg
+CAUSE = "its process was killed by SIGKILL (9)"
 
 
 @pytest.fixture
@@ -59,17 +60,17 @@ def test_only_its_own_leases_are_given_back(connection: Connection, engine: Sync
     _, two = claimed(connection, dead, 2)
     _, last = claimed(connection, dead, attempt=3)
     other_lease, other = claimed(connection, neighbour)
-    assert give_back(engine, dead) == (2, 3)
+    assert give_back(engine, dead, CAUSE) == (2, 3)
     expected = sorted([*((id, "queued", None) for id in two), (other[0], "running", other_lease)])
     assert states(connection) == expected
-    assert rows(connection, "SELECT id, reason, worker_id FROM pgtasks.dead_letters") == [
-        (last[0], "worker_lost", dead)
+    assert rows(connection, "SELECT id, reason, worker_id, error FROM pgtasks.dead_letters") == [
+        (last[0], "worker_lost", dead, f"{CAUSE} in attempt 3, the last one")
     ]
-    assert value(connection, "SELECT count(*) FROM pgtasks.attempts WHERE outcome = 'worker_lost'") == 3
+    assert rows(connection, "SELECT outcome, error FROM pgtasks.attempts") == [("worker_lost", CAUSE)] * 3
     assert rows(connection, "SELECT id, expires_at > clock_timestamp() + interval '20 s' FROM pgtasks.leases") == [
         (other_lease, True)
     ]
-    assert give_back(engine, dead) == (0, 0)
+    assert give_back(engine, dead, CAUSE) == (0, 0)
 
 
 def test_its_row_is_removed(connection: Connection, engine: SyncConnection) -> None:
@@ -82,7 +83,7 @@ def test_its_row_is_removed(connection: Connection, engine: SyncConnection) -> N
             " VALUES (%s, 'x', '{}', '{}', 1, 30, '0')",
             worker_id,
         )
-    give_back(engine, dead)
+    give_back(engine, dead, CAUSE)
     assert rows(connection, "SELECT id FROM pgtasks.workers") == [(neighbour,)]
 
 
@@ -93,7 +94,7 @@ def test_the_bell_is_rung(connection: Connection, engine: SyncConnection, dsn: s
     with psycopg.connect(dsn, autocommit=True) as idle:
         idle.execute("LISTEN pgtasks")
         assert fetch_all(idle, statements.arm_bells(["default"]))
-        give_back(engine, dead)
+        give_back(engine, dead, CAUSE)
         assert [note.payload for note in idle.notifies(timeout=5, stop_after=1)] == ["default"]
 
 
@@ -103,9 +104,9 @@ def test_an_outcome_under_way_counts(connection: Connection, engine: SyncConnect
     lease, ids = claimed(connection, dead, 2)
     with psycopg.connect(dsn) as late:
         fetch_all(late, statements.complete(dead, [(ids[0], lease)], [Completed(None)], []))
-        assert give_back(engine, dead) == (0, 1)
+        assert give_back(engine, dead, CAUSE) == (0, 1)
         late.commit()
-    assert give_back(engine, dead) == (1, 0)
+    assert give_back(engine, dead, CAUSE) == (1, 0)
     assert states(connection) == [(ids[1], "queued", None)]
     assert rows(connection, "SELECT id, status FROM pgtasks.history") == [(ids[0], "completed")]
 
@@ -114,7 +115,7 @@ def test_an_outcome_that_comes_too_late_is_refused(connection: Connection, engin
     """The task runs again; its dead worker's completion finds another lease, or none."""
     dead = uuid4()
     lease, ids = claimed(connection, dead)
-    give_back(engine, dead)
+    give_back(engine, dead, CAUSE)
     moved = fetch_one(engine, statements.complete(dead, [(ids[0], lease)], [Completed(None)], []))
     assert moved is not None
     assert moved.ids == []
@@ -135,11 +136,11 @@ def test_a_heartbeat_or_a_claim_under_way_is_seen_by_the_next_look(
     with psycopg.connect(dsn) as late:
         fetch_all(late, beat(dead, lease))
         began = time.monotonic()
-        assert give_back(engine, dead) == (0, 0)
+        assert give_back(engine, dead, CAUSE) == (0, 0)
         assert time.monotonic() - began < 3
         late.commit()
     _, more = claimed(connection, dead)
-    assert give_back(engine, dead) == (2, 2)
+    assert give_back(engine, dead, CAUSE) == (2, 2)
     assert states(connection) == [(id, "queued", None) for id in (*ids, *more)]
     renewed = fetch_one(engine, beat(dead, lease))
     assert renewed is not None
@@ -161,7 +162,7 @@ def test_a_row_that_cannot_be_changed_holds_up_no_other(connection: Connection, 
         f"CREATE TRIGGER refuse BEFORE UPDATE ON pgtasks.tasks FOR EACH ROW EXECUTE FUNCTION public.refuse('{bad[0]}')",
     )
     try:
-        assert give_back(engine, dead) == (1, 1)
+        assert give_back(engine, dead, CAUSE) == (1, 1)
     finally:
         rows(connection, "DROP FUNCTION public.refuse() CASCADE")
     assert states(connection) == [(bad[0], "running", bad_lease), (good[0], "queued", None)]
@@ -186,7 +187,7 @@ def test_it_looks_again_for_what_was_under_way(
     monkeypatch.setattr(lost_workers, "LOOKS_S", (0.0, 0.2, 0.4))
     woken, dead = threading.Event(), uuid4()
     lost = LostWorkers("none", random.Random(), woken.set)
-    lost.add(dead, dsn, time.monotonic())
+    lost.add(dead, dsn, CAUSE, time.monotonic())
     lost.work(time.monotonic())
     assert woken.wait(10)
     claimed(connection, dead)
@@ -201,7 +202,7 @@ def test_a_database_that_is_away_is_asked_again_and_left_in_the_end(
     woken, dead, other = threading.Event(), uuid4(), uuid4()
     lost = LostWorkers("none", random.Random(), woken.set)
     away = "host=/nowhere dbname=x"
-    lost.add(dead, away, time.monotonic())
+    lost.add(dead, away, CAUSE, time.monotonic())
     began = time.monotonic()
     lost.work(began)
     assert time.monotonic() - began < 1
@@ -210,7 +211,7 @@ def test_a_database_that_is_away_is_asked_again_and_left_in_the_end(
     assert again_at is not None
     assert again_at > began
     claimed(connection, other)
-    lost.add(other, dsn, time.monotonic())
+    lost.add(other, dsn, CAUSE, time.monotonic())
     began = time.monotonic()
     lost.finish(0.5)
     assert time.monotonic() - began < 3
