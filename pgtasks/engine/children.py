@@ -304,12 +304,10 @@ class ProcessRunner:
         if attempt.stop_reason is None:
             facts = {"task_id": attempt.task.id, "task": attempt.task.name}
             events.info("child process ended", pid=child.pid, returncode=returncode, **facts)
-            self._decided([attempt], died)
-        else:
-            self._decided([attempt])
+        self._decided([attempt], died)
 
     def _decided(self, attempts: list[Attempt], error: Exception | None = None) -> None:
-        """Decide about attempts without their handlers: by what went wrong, or else by the reason of their stop."""
+        """Decide about attempts without their handlers: by the reason of their stop, or else by what went wrong."""
         if not attempts:
             return
         finished = [(attempt, self._judge.judge(attempt, error or _reason(attempt))) for attempt in attempts]

@@ -11,8 +11,11 @@ from pgtasks.outcome import Completed, Released
 from tests.children.conftest import Pool, Pools, quick
 
 
-async def test_printing_disturbs_nothing(pool: Pool, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_printing_disturbs_nothing(
+    pool: Pool, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The messages have a descriptor of their own; standard output and error are the worker's."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     assert await pool.result("prints", text="hello 😀") == ""
     out, error = capfd.readouterr()
     assert "hello 😀\n" in out
