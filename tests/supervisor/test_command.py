@@ -16,6 +16,8 @@ from pgtasks.errors import ConfigError
 from pgtasks.settings import worker_settings
 from tests import workers
 
+SOME_ID = uuid.UUID(int=1)
+
 
 @pytest.mark.parametrize(
     ("given", "expected"),
@@ -53,7 +55,7 @@ def test_what_is_internal_is_gone_before_a_handler_can_see_it() -> None:
         end.close()
 
 
-@pytest.mark.parametrize("text", ["", "x", "3", "3:x", f"99999:{uuid.uuid4()}", f"0:{uuid.uuid4()}"])
+@pytest.mark.parametrize("text", ["", "x", "3", "3:x", f"99999:{SOME_ID}", f"0:{SOME_ID}"])
 def test_what_makes_no_sense_means_that_nobody_supervises(text: str) -> None:
     """A copy of the variable in another process, say."""
     environ = {VARIABLE: text}
