@@ -118,6 +118,10 @@ def prune(connection: SyncConnection, app: str | None, *, gone: bool, dry_run: b
 
 def _code_of(app: str, deployments: Sequence[str]) -> tuple[str, list[str]]:
     """Give the deployment of an app, and the names of the schedules that its code defines."""
+    if app in deployments and ":" not in app:
+        raise ConfigError(
+            f"{app!r} is the name of a deployment — name its app, as MODULE:APP, or --gone when that exists no more"
+        )
     try:
         loaded = apps.load_app(app)
     except AppImportError as error:

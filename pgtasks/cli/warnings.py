@@ -47,7 +47,6 @@ def warnings_of(overview: Overview) -> list[Warned]:
         *_first(_unknown_tasks(overview)),
         *_first(_paused_queues(overview)),
         *_first(_stuck_listeners(overview)),
-        *_first(_stuck_listeners(overview)),
         *_first(_old_transactions(overview)),
         *_first(_missing_partitions(overview)),
     ]
@@ -161,11 +160,13 @@ def _schedule_problems(overview: Overview) -> Iterator[Warned]:
 
 def _overdue_schedules(overview: Overview) -> Iterator[Warned]:
     for one in overview.troubled:
-        if one.kind == "overdue" and one.since is not None:
+        if one.kind in {"overdue", "unplanned"} and one.since is not None:
             overdue_s = (overview.server.now - one.since) / timedelta(seconds=1)
+            span = age(overdue_s)
+            what = f"should have fired {span} ago" if one.kind == "overdue" else f"has waited {span} to be planned"
             yield Warned(
                 "overdue_schedule",
-                f"schedule {_brief(one.name)} should have fired {age(overdue_s)} ago — no scheduler runs: start a "
+                f"schedule {_brief(one.name)} {what} — no scheduler runs: start a "
                 "worker without --no-scheduler, or pgtasks scheduler",
                 {"schedule": one.name, "overdue_s": round(overdue_s, 3)},
             )
@@ -218,22 +219,8 @@ def _stuck_listeners(overview: Overview) -> Iterator[Warned]:
             )
 
 
-def _stuck_listeners(overview: Overview) -> Iterator[Warned]:
-    for row in overview.transactions:
-        if row.kind == "listener":
-            worker = (row.application or "").rpartition("/")[2]
-            yield Warned(
-                "stuck_listener",
-                f"worker {worker} takes no notifications for {age(row.age_s)}: it is stopped or hangs, and its session "
-                f"keeps vacuum from removing dead rows — continue or kill it, or SELECT pg_terminate_backend({row.pid})",
-                {"pid": row.pid, "age_s": round(row.age_s, 3), "application": row.application},
-            )
-
-
 def _old_transactions(overview: Overview) -> Iterator[Warned]:
     for row in overview.transactions:
-        if row.kind == "listener":
-            continue
         if row.kind == "listener":
             continue
         who = f"{row.username or 'unknown user'}, {row.application or 'no application name'}, {row.state}"

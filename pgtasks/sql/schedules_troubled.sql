@@ -2,13 +2,14 @@
 --
 -- Parameters: overdue_s; limit (findings of each kind); scan (how many schedules are looked at);
 -- named (how many schedules of an unknown task are named).
--- Returns rows: kind (problem, overdue or unknown_task), name, task, problem, since, names,
--- schedules (a count). An unknown task is one finding, however many schedules have it: names are
--- the first of these. The longest overdue come first. Tasks count as known when a live worker has
--- them; while no worker is alive, which `status` says anyway, when any has ever registered them.
--- Payloads are not read.
+-- Returns rows: kind (problem, overdue, unplanned or unknown_task), name, task, problem, since, names,
+-- schedules (a count). Unplanned is one that no scheduler has looked at since it was made or
+-- changed. An unknown task is one finding, however many schedules have it: names are the first of
+-- these. The longest overdue come first. Tasks count as known when a live worker has them; while no
+-- worker is alive, which `status` says anyway, when any has ever registered them. Payloads are not
+-- read.
 WITH looked AS MATERIALIZED (
-    SELECT x.name, x.task, x.problem, coalesce(x.next_fire, x.planned_from) AS due
+    SELECT x.name, x.task, x.problem, coalesce(x.next_fire, x.planned_from) AS due, x.next_fire IS NULL AS unplanned
     FROM pgtasks.schedules AS x
     WHERE x.enabled
     LIMIT %(scan)s
@@ -34,7 +35,9 @@ known AS MATERIALIZED (
 )
 UNION ALL
 (
-    SELECT 'overdue' AS kind, s.name, s.task, NULL AS problem, s.due AS since, ARRAY[s.name] AS names, 1 AS schedules
+    SELECT
+        CASE WHEN s.unplanned THEN 'unplanned' ELSE 'overdue' END AS kind, s.name, s.task, NULL AS problem,
+        s.due AS since, ARRAY[s.name] AS names, 1 AS schedules
     FROM looked AS s
     WHERE s.problem IS NULL AND s.due < statement_timestamp() - make_interval(secs => %(overdue_s)s)
     ORDER BY s.due, s.name

@@ -133,7 +133,7 @@ class FiresRow(NamedTuple):
 
 
 class TroubleRow(NamedTuple):
-    """What deserves a look: its kind is problem or overdue (one schedule), or unknown_task (all that have it)."""
+    """What deserves a look: of kind problem, overdue or unplanned one schedule, of unknown_task all that have it."""
 
     kind: str
     name: str

@@ -358,7 +358,7 @@ def test_prune_asks_the_app_for_its_deployment(pgtasks: Run, connection: Connect
     ran = pgtasks("schedules", "prune", "tests.apps.labelled:app", "--json")
     assert ran.json == {"deployment": "shop", "dry_run": False, "removed": ["stale"]}
     assert "the code of shop" in pgtasks("schedules", "show", "kept").out
-    refused(pgtasks("schedules", "prune", "shop"), 2, "not MODULE:APP", "--gone")
+    refused(pgtasks("schedules", "prune", "shop"), 2, "'shop' is the name of a deployment", "MODULE:APP", "--gone")
     refused(pgtasks("schedules", "prune", "shp", "--gone"), 3, "did you mean 'shop'?")
     assert pgtasks("schedules", "prune", "shop", "--gone", "--json").json["removed"] == ["kept"]
     assert rows(connection, "SELECT name FROM pgtasks.schedules") == [("other",)]

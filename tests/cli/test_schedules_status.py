@@ -129,8 +129,11 @@ def test_a_flagged_schedule_is_a_warning(pgtasks: Run, connection: Connection) -
     assert "1 with a problem" in pgtasks("status").out
 
 
-@pytest.mark.parametrize("column", ["next_fire", "planned_from"])
-def test_an_overdue_schedule_is_a_warning(pgtasks: Run, connection: Connection, column: str) -> None:
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [("next_fire", "should have fired 1m1"), ("planned_from", "has waited 1m1")],
+)
+def test_an_overdue_schedule_is_a_warning(pgtasks: Run, connection: Connection, column: str, said: str) -> None:
     """After a minute, also when nobody has planned it yet; a paused one never is."""
     worker(connection, "{t}")
     insert(connection, "fresh", **{column: "now() - interval '50 s'"})
@@ -141,6 +144,7 @@ def test_an_overdue_schedule_is_a_warning(pgtasks: Run, connection: Connection, 
     assert found["overdue_schedule"]["schedule"] == "late"
     assert 70 <= found["overdue_schedule"]["overdue_s"] < 100
     assert "pgtasks scheduler" in found["overdue_schedule"]["message"]
+    assert f"schedule late {said}" in found["overdue_schedule"]["message"]
     assert pgtasks("status", "--json").json["schedules"]["overdue"] == 1
 
 
