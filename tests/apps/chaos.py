@@ -97,6 +97,14 @@ def steady(context: Context, token: str) -> Any:
     return effect(context, token)
 
 
+@app.task(executor="process")
+def isolated(context: Context, token: str) -> Any:
+    """Work in a process of its own."""
+    note("start", context, token)
+    time.sleep(0.2)  # stands for work
+    return effect(context, token)
+
+
 @app.task
 async def lasting(context: Context, token: str) -> Any:
     """Work for longer than a lease lasts."""

@@ -16,12 +16,12 @@ neither yet; they are listed, so that a report says so.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tests.apps.chaos import HOPELESS, POISONOUS
-from tests.chaos.history import NS, History, Mark, Row, Try
+from tests.chaos.history import NS, Fire, History, Mark, Row, Try
 
 EVIDENCE_MAX = 5
 # Outcomes that charge no attempt and leave no row.
@@ -59,11 +59,21 @@ def check(history: History) -> list[Violation]:
             continue
         evidence: defaultdict[str, list[str]] = defaultdict(list)
         for sentence, piece in invariant.check(history):
-            evidence[sentence].append(str(piece))
+            evidence[sentence].append(shown(piece))
         for sentence, pieces in evidence.items():
             said = f"{sentence} ({len(pieces)} times)" if len(pieces) > 1 else sentence
             found.append(Violation(invariant.id, said, tuple(pieces[:EVIDENCE_MAX])))
     return found
+
+
+def shown(piece: object) -> str:
+    """Give a piece of evidence as text, without what it does not say."""
+    if isinstance(piece, Row | Try | Fire):
+        values = {name: value for name, value in asdict(piece).items() if value is not None}
+        return f"{type(piece).__name__}({', '.join(f'{name}={value}' for name, value in values.items())})"
+    if type(piece) in {tuple, list}:
+        return "; ".join(map(shown, cast("tuple[object, ...]", piece)))
+    return str(piece)
 
 
 def nothing_lost(history: History) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """`./dev chaos`: real workers, real faults, and a verdict.
 
 Exit code 0 when every invariant held, 1 when one was violated or a fault could not be undone, 2 for a
-command line that makes no sense.
+command line that makes no sense, 130 after Ctrl-C.
 """
 
 import argparse
@@ -23,7 +23,8 @@ from tests.chaos.history import save
 from tests.chaos.nemesis import DEFAULT_FAULTS, FAULTS
 from tests.chaos.planted import PLANTS
 
-EXIT_OK, EXIT_VIOLATED, EXIT_USAGE = 0, 1, 2
+EXIT_OK, EXIT_VIOLATED, EXIT_USAGE, EXIT_INTERRUPTED = 0, 1, 2, 130
+DRAIN_S_MAX = 300.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         shutil.rmtree(folder, ignore_errors=True)
         _say("chaos: interrupted; workers and servers are gone")
-        raise
+        return EXIT_INTERRUPTED
     violations = checker.check(result.history)
     document = {
         "command": command,
@@ -109,7 +110,8 @@ def plan_of(options: argparse.Namespace) -> stage.Plan:
     """Give the plan that a command line asks for; raises ValueError."""
     if options.workers < 1 or options.duration < 0:
         raise ValueError("--workers must be at least 1, and --duration not negative")
-    plan = stage.Plan(options.seed, options.duration, (), workers=options.workers, drain_s_max=180.0)
+    kills = max(3, min(30, round(options.duration / 30)))
+    plan = stage.Plan(options.seed, options.duration, (), workers=options.workers, kills=kills, drain_s_max=DRAIN_S_MAX)
     if options.plant:
         plan = stage.planted_plan(plan, options.plant)
     if options.faults or not options.plant:

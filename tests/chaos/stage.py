@@ -24,6 +24,7 @@ from tests.chaos.history import Deed, History, Mark, Sent, read_log, read_tables
 from tests.chaos.nemesis import FAULTS, Target
 from tests.chaos.network import Network
 from tests.chaos.pgbouncer import PgBouncer
+from tests.chaos.report import UNDISTURBED_S
 from tests.database import wait_until
 
 APP = "tests.apps.chaos:app"
@@ -52,6 +53,8 @@ class Plan:
     pause_s: float = 0.15
     pauses_s: tuple[float, float] = (0.2, 2.0)
     drain_s_max: float = 120.0
+    # How many workers are killed one after the other in the end, while nothing else goes wrong.
+    kills: int = 0
     # How many workers are stopped one after the other in the end, under load; None for all.
     stops: int | None = None
 
@@ -116,7 +119,7 @@ class WatchedFleet(Fleet):
         return code
 
 
-Step = Literal["start", "faults", "stops", "drain", "check"]
+Step = Literal["start", "faults", "kills", "stops", "drain", "check"]
 Progress = Callable[[Step, str], None]
 
 
@@ -175,6 +178,8 @@ class Stage:
         )
         with planted.in_producers(plan.plant), work:
             evil = self._strike(work)
+            self.cluster.wait_ready()
+            self._kill_some()
             self._stop_each(work)
             work.stop()
         history = History(periods=dict(chaos.PERIODS), grace_s=plan.grace_s, drain_s_max=plan.drain_s_max)
@@ -187,7 +192,9 @@ class Stage:
 
     def _strike(self, work: workload.Workload) -> nemesis.Nemesis:
         plan = self.plan
-        target = Target(self.cluster, self.fleet, self.network, self.pooler, plan.lease_s)
+        target = Target(
+            self.cluster, self.fleet, self.network, self.pooler, plan.lease_s, children="isolated" in plan.mix
+        )
         rng = random.Random(f"{plan.seed}/nemesis")
         evil = nemesis.Nemesis(nemesis.faults(plan.faults, target), rng, self._note, pause_s=plan.pauses_s)
         self.fleet.calm = not plan.faults
@@ -207,9 +214,18 @@ class Stage:
         elif FAULTS[name].lane != "workers" or name == "kill_child":
             self._deeds.append(Deed(name, self._began.pop(name), now))
 
+    def _kill_some(self) -> None:
+        """Kill a worker now and then, and nothing else, to see how long its tasks then wait."""
+        for number in range(self.plan.kills):
+            self._progress("kills", f"{number} of {self.plan.kills}")
+            index = number % self.fleet.count
+            wait_until(lambda index=index: self._is_heard(index), SETTLED_S_MAX, 0.1, hint="a worker does not register")  # type: ignore[misc]  # a default binds the loop's variable
+            time.sleep(UNDISTURBED_S)  # until nobody waits any more for what was before
+            self.fleet.kill(index)
+            self.fleet.replace_dead()
+
     def _stop_each(self, work: workload.Workload) -> None:
         """Stop the workers one after the other, under load, as a deployment does."""
-        self.cluster.wait_ready()
         places = range(self.fleet.count)[: self.plan.stops]
         if not places:
             return
@@ -289,7 +305,7 @@ def chosen_faults(names: str) -> list[str]:
         case "none" | "":
             return []
         case "all":
-            left_out = {POOLER, "kill_child"} | (set() if os.geteuid() == 0 else {"disk_full"})
+            left_out = {POOLER} if os.geteuid() == 0 else {POOLER, "disk_full"}
             return [name for name in FAULTS if name not in left_out]
     chosen = [name.strip() for name in names.split(",")]
     for name in chosen:
@@ -311,5 +327,6 @@ def planted_plan(plan: Plan, name: str) -> Plan:
         pause_s=bug.pause_s,
         pauses_s=(0.3, 0.8),
         drain_s_max=bug.drain_s_max,
+        kills=0,
         stops=None if "I12" in bug.seen_by else 0,
     )

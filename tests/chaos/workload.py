@@ -39,6 +39,7 @@ MIX = {
     "cancellable": 2,
     "lasting": 3,
     "steady": 8,
+    "isolated": 3,
     "poison": 0.2,
     "fatal": 0.1,
 }
