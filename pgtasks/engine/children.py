@@ -63,8 +63,8 @@ class ChildOptions:
 class ProcessRunner:
     """Runs isolated tasks in up to ``options.children`` processes, started when they are needed.
 
-    ``deliver`` takes outcomes, on the engine's loop; ``on_free`` is called when a child has
-    become free for another reason.
+    ``deliver`` takes outcomes, on the engine's loop; ``on_free`` is called when a child may have
+    become free.
     """
 
     def __init__(self, judge: Judge, deliver: Deliver, options: ChildOptions, on_free: Callable[[], None]) -> None:
@@ -257,6 +257,7 @@ class ProcessRunner:
             self._to_idle(child)
         self._dispatch()
         self._deliver([(attempt, outcome)])
+        self._on_free()
 
     def _to_idle(self, child: Child) -> None:
         child.idle_since = time.monotonic()

@@ -99,6 +99,7 @@ class Claimer:
         """Do one round: claim what fits; else wait for slots, poll, or sleep until the bell."""
         self.progress_at = time.monotonic()
         self._executor.slot_freed.clear()
+        self._executor.child_freed.clear()
         await self._intake.unanswered.give_back()
         if await self._wait_for_slots():
             return 0.0
@@ -136,9 +137,12 @@ class Claimer:
         return self._completer.backlog > self._completer.refused
 
     async def _pause(self) -> float:
-        """Wait for the next poll; a queue whose slots are all taken is served as soon as one is free."""
+        """Wait for the next poll; a queue whose slots are all taken, or a child, is served as soon as it is free."""
         if not self._slots.full_queues():
-            return POLL_S
+            if not self._full():
+                return POLL_S
+            await wait_for_any(POLL_S, self._executor.child_freed, self._stop)
+            return 0.0
         await wait_for_any(POLL_S, self._executor.slot_freed, self._stop)
         await asyncio.sleep(GATHER_S)
         return 0.0

@@ -74,17 +74,22 @@ class Executor:
         self._left_loops: list[AsyncRunner] = []
         self.gave_up_loop = False
         self.slot_freed = asyncio.Event()
+        self.child_freed = asyncio.Event()
         # Cleared when the worker stops: what a claim under way still brings is released.
         self.accepting = True
         self._isolated = sorted(name for name, handler in app.handlers.items() if handler.isolated)
         self._children: ProcessRunner | None = None
         if children is not None:
-            self._children = ProcessRunner(self._judge, self._take, children, self.slot_freed.set)
+            self._children = ProcessRunner(self._judge, self._take, children, self._on_child_free)
         elif self._isolated:
             raise ConfigError(
                 f'task {self._isolated[0]!r} has executor="process", and this worker was given no command that starts '
                 "child processes: run the app with pgtasks worker"
             )
+
+    def _on_child_free(self) -> None:
+        self.slot_freed.set()
+        self.child_freed.set()
 
     def warm_up(self) -> None:
         """Start what the first task would otherwise wait for."""
