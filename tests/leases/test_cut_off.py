@@ -1,5 +1,7 @@
 """L-09: a worker that is cut off from the database stops its handlers before the lease ends."""
 
+import signal
+
 import pytest
 
 from tests.database import Connection, rows, value, wait_until
@@ -20,15 +22,18 @@ def test_a_handler_stops_before_its_successor_starts(
     """Two runs of a task never overlap, and the late outcome of the first is refused."""
     with Proxy(dsn) as proxy:
         a = start_worker(address=proxy.dsn, lease_s=LEASE_S).wait_ready()
-        task_id = value(connection, """SELECT pgtasks.enqueue('tick', '{"seconds": 3}')""")
-        wait_until(lambda: trace.marks("start", pid=a.pid))
         b = start_worker(lease_s=LEASE_S)
         b.wait_output("worker started")
+        # Ready, but not before the other has begun: starting takes longer than the handler runs on a busy machine.
+        b.signal(signal.SIGSTOP)
+        task_id = value(connection, """SELECT pgtasks.enqueue('tick', '{"seconds": 3}')""")
+        wait_until(lambda: trace.marks("start", pid=a.pid))
         if fault == "black hole":
             proxy.black_hole()
         else:
             proxy.refuse = True
             proxy.cut()
+        b.signal(signal.SIGCONT)
         wait_until(lambda: steps.status(connection, task_id) == "completed", 20)
         proxy.refuse = False
         proxy.heal()
