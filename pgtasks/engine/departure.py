@@ -2,8 +2,8 @@
 
 The first SIGTERM, SIGINT or SIGHUP ends claiming; running tasks get the grace time;
 what still runs then is stopped and released, no attempt charged; outcomes are flushed; exit 0.
-A claim under way gets as long as the handlers that are stopped; then it is cut off, and what it
-took nevertheless is looked for and released.
+A claim under way gets as long (and, without grace time, a moment); then it is cut off, and what
+it took nevertheless is looked for and released.
 A second signal skips the grace and exits with 130; a third ends the process on the spot.
 If the database is away, the flush is tried until the grace time is over, half a second at
 least, and the exit code is 1: the leases then expire, and other workers run those tasks again.
@@ -127,7 +127,9 @@ class Departure:
         await self._wait_until(quiet, deadline)
         if not quiet():
             executor.stop_all()
-            await self._wait_until(quiet, time.monotonic() + STOP_S, heed_signals=False)
+            # A claim alone has had the grace time for its answer, unless there was none.
+            since = time.monotonic() if executor.running else began
+            await self._wait_until(quiet, since + STOP_S, heed_signals=False)
         settling = asyncio.create_task(self._settle(claiming))
         executor.abandon_all()
         completer.hurry = True
@@ -145,7 +147,9 @@ class Departure:
             settling.cancel()
             events.warning("a claim was cut off unanswered", advice="tasks it took wait for their lease to end")
         left = completer.backlog
-        gone = not left and await self._sign_off_at_last(deadline)
+        # A database that did not answer until now would cost more of the second that a stop may take.
+        answers = settled or self._switch.recycles
+        gone = not left and answers and await self._sign_off_at_last(deadline)
         events.info("worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=executor.stuck)
         if self._switch.interrupted:
             return EXIT_INTERRUPTED

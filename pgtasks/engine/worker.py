@@ -259,7 +259,7 @@ class Worker:
             return await self._departure.go(parts[0], whole=whole)
         finally:
             self._stop_all.set()
-            await asyncio.wait(parts, timeout=0.2)
+            await asyncio.wait(parts, timeout=0.1)
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
