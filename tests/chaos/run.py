@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import facts
-from tests.chaos import checker, report, stage
+from tests.chaos import checker, published, report, stage
 from tests.chaos.history import save
 from tests.chaos.nemesis import DEFAULT_FAULTS, FAULTS
 from tests.chaos.planted import PLANTS
@@ -37,6 +37,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--plant", metavar="NAME", choices=PLANTS, help="plant a bug, with the faults that show it")
     made.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
     made.add_argument("--list", action="store_true", help="list faults, planted bugs and invariants, and end")
+    made.add_argument("--publish", action="store_true", help="write the committed run into the pages, and end")
     return made
 
 
@@ -45,6 +46,9 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     if options.list:
         print(listing())  # noqa: T201 - it talks to a person
+        return EXIT_OK
+    if options.publish:
+        published.publish()
         return EXIT_OK
     try:
         plan = plan_of(options)
