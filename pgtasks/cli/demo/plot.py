@@ -15,14 +15,14 @@ from rich.console import Console
 from pgtasks.cli import output, render
 from pgtasks.cli.demo import handlers, promises, view
 from pgtasks.cli.demo.promises import PERIOD, SLOTS_MIN, TICK, Facts, Killed, Promise, Scheduled, Script
-from pgtasks.cli.demo.stage import Stage, Worker, open_stage
+from pgtasks.cli.demo.stage import CHILDREN, Stage, Worker, open_stage
 from pgtasks.cli.demo.view import View
 from pgtasks.errors import DatabaseUnavailable, PgtasksError
 from pgtasks.store import demonstrating, reading, schedule_reading, statements
 from pgtasks.store.reading import WorkerRow
 from pgtasks.store.session import fetch_all, fetch_one
 
-EMAILS, VIDEOS = 100, 8
+EMAILS, VIDEOS = 100, CHILDREN
 FLAKY_FAILS = 2
 VIDEO_S = 2.5
 READY_S, RUNNING_S, DONE_S = 20.0, 10.0, 30.0

@@ -27,6 +27,8 @@ QUEUE = "demo"
 GRACE_S = 2.0
 STOP_S = 6.0
 PSQL_S = 20.0
+# What a killed worker had in its hands runs in child processes, all of it at once in so many.
+CHILDREN = 4
 _TAIL_LINES = 8
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
@@ -69,6 +71,7 @@ class Stage:
     def worker_command(self) -> list[str]:
         """Give the words of a worker's command line, as a person types them after `pgtasks`."""
         limits = ["--lease", f"{LEASE_S:g}", "--sweep-interval", f"{SWEEP_S:g}", "--shutdown-grace", f"{GRACE_S:g}"]
+        limits += ["--children", f"{CHILDREN}"]
         return ["worker", APP, "--queue", self.queue, "--concurrency", "10", *limits]
 
     def start_worker(self) -> Worker:
