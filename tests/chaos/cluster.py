@@ -40,7 +40,7 @@ class Cluster:
     """A context manager, which removes everything in the end. All methods may be called from any thread.
 
     Without a folder it makes one; a given one must be reachable by the user that root's servers run as, which
-    pytest's `tmp_path` is not. With `disk_mib` the primary's data is on a file system of this size, as `disk`,
+    pytest's `tmp_path` is not. With `disk_mib` each server's data is on a file system of this size, `disk`,
     which only root can make.
     """
 
@@ -55,28 +55,28 @@ class Cluster:
     ) -> None:
         self.has_standby = standby
         self.disk_mib = disk_mib
-        self.disk: SmallDisk | None = None
         self._temporary = folder is None
         self._folder = folder or Path(tempfile.mkdtemp(prefix="pgtasks-chaos-"))
         self._folder.mkdir(exist_ok=True)
         self._folder.chmod(0o711)
-        chosen = {**DURABLE, **_STREAMING, "max_connections": str(max_connections), **(options or {})}
+        small = {} if disk_mib is None else {"wal_keep_size": f"{disk_mib // 8}MB", "max_wal_size": "64MB"}
+        chosen = {**DURABLE, **_STREAMING, **small, "max_connections": str(max_connections), **(options or {})}
         password = new_password()
         self._nodes = [Node(self._folder / name, chosen, password) for name in ("a", "b")[: 1 + standby]]
         self._primary = self._nodes[0]
+        self._disks = {node: SmallDisk(node.folder, disk_mib) for node in self._nodes if disk_mib is not None}
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
         atexit.register(self.close)
         try:
-            self._primary.make_folder()
-            if self.disk_mib is not None:
-                self.disk = SmallDisk(self._primary.folder, self.disk_mib)
-                self.disk.mount()
+            for node in self._nodes:
+                node.make_folder()
+            for disk in self._disks.values():
+                disk.mount()
             self._primary.start()
             self._primary.set_password()
             if self.has_standby:
-                self._spare.make_folder()
                 self.rejoin()
         except BaseException:
             self.close()
@@ -95,11 +95,16 @@ class Cluster:
         with self._lock:
             for node in self._nodes:
                 node.stop("immediate")
-            if self.disk is not None:
-                self.disk.unmount()
+            for disk in self._disks.values():
+                disk.unmount()
             if self._temporary:
                 shutil.rmtree(self._folder, ignore_errors=True)
             atexit.unregister(self.close)
+
+    @property
+    def disk(self) -> SmallDisk | None:
+        """The small disk that the present primary's data is on, if it is on one."""
+        return self._disks.get(self._primary)
 
     @property
     def dsn(self) -> str:

@@ -1,5 +1,6 @@
 """A disk without room."""
 
+import time
 from random import Random
 from typing import LiteralString
 
@@ -10,7 +11,7 @@ from tests.chaos.nemesis.fault import Fault, Missed
 # The first grows files until there is no room, and leaves nothing. The second needs a new segment of WAL in the end.
 _GROW = "CREATE TEMPORARY TABLE chaos_ballast AS SELECT repeat('x', 500) FROM generate_series(1, 100000)"
 _LOG = "SELECT pg_logical_emit_message(true, 'chaos', repeat('x', 1000000))"
-_TRIES = 200
+_PROVOKE_S_MAX = 20.0
 
 
 class DiskFull(Fault):
@@ -37,7 +38,8 @@ class DiskFull(Fault):
             self.target.cluster.revive()
 
     def _provoke(self, statement: LiteralString) -> None:
-        for _ in range(_TRIES):
+        deadline = time.monotonic() + _PROVOKE_S_MAX
+        while time.monotonic() < deadline:
             try:
                 with self.target.cluster.admin() as admin:
                     admin.execute(statement)
