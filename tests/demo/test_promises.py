@@ -68,7 +68,10 @@ def facts() -> Facts:
             DemoAttempt(VIDEO, 1, "worker_lost", DEAD_WORKER, "WorkerLost", "its lease expired"),
         ],
         [task(id, TICK) for id in TICKS],
-        [FireRow(AT + PERIOD * n, "fired", id, AT, 0.1, "completed") for n, id in enumerate(TICKS)],
+        [
+            FireRow(AT + PERIOD * n, "fired", id, AT, backfilled=False, lateness_s=0.1, status="completed")
+            for n, id in enumerate(TICKS)
+        ],
     )
 
 

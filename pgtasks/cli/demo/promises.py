@@ -15,9 +15,9 @@ LEASE_S, SWEEP_S = 3.0, 1.0
 # For the claim that follows the sweep, on a machine that is busy.
 SLACK_S = 2.0
 RECOVERY_S_MAX = LEASE_S + SWEEP_S + SLACK_S
-PERIOD = timedelta(seconds=2)
+PERIOD = timedelta(seconds=5)
 # What the demo waits for; fewer slots show little.
-SLOTS_MIN = 4
+SLOTS_MIN = 2
 # The last slot may have come at the moment the schedule was removed, or in the one before.
 TAIL_MAX = 2 * PERIOD
 TICK = "demo.tick"
