@@ -50,3 +50,16 @@ def test_bystanders_lose_one_attempt_and_the_guilty_is_named(
     )
     assert (reason, attempt, kind, is_known) == ("worker_lost", 3, "pgtasks.errors.ProcessDied", True)
     assert error == HOWS[how]
+
+
+def test_a_drain_ends_after_the_suspects(connection: Connection, start_worker: StartWorker) -> None:
+    """Also when the one child it may have dies meanwhile: none is left behind."""
+    add = "INSERT INTO pgtasks.tasks (name, payload, attempt, losses, max_attempts) VALUES (%s, %s, %s, 1, %s)"
+    for _ in range(2):
+        rows(connection, add, "once", "{}", 1, 5)
+        rows(connection, add, "crash", '{"how": "kill"}', 0, 1)
+        rows(connection, add, "once", "{}", 1, 5)
+    worker = start_worker("--drain", "--children=1")
+    assert worker.wait(60) == 0
+    assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE status = 'completed'") == 4
+    assert value(connection, "SELECT count(*) FROM pgtasks.dead_letters WHERE reason = 'worker_lost'") == 2
