@@ -39,6 +39,7 @@ class Rig:
         pooler: Any = "none",
         hold_s: float = 0.0,
         isolated: Sequence[str] = (),
+        drain: bool = False,
     ) -> None:
         self.id = uuid.uuid4()
         self.started: dict[int, float] = {}
@@ -50,6 +51,7 @@ class Rig:
             concurrency=concurrency,
             safety_poll_s=safety_poll_s,
             pooler=pooler,
+            drain=drain,
         )
         self._names, self._isolated, self._hold_s = names or ("t",), isolated, hold_s
         self._stop, self._stop_all = asyncio.Event(), asyncio.Event()
@@ -127,6 +129,11 @@ class Rig:
         self.executor.close()
         for closing in (self.bell, self.link, self.finish_link):
             await closing.close()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether it claims no more, as at the end of a drain."""
+        return self._stop.is_set()
 
     async def asleep(self) -> Self:
         """Wait until it sleeps with at least one bell of its own."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from pgtasks.engine import drain
 from pgtasks.engine.executor import Executor
 from pgtasks.store import session, statements
 from pgtasks.store.session import Statement
@@ -138,6 +139,30 @@ async def test_none_is_claimed_while_no_child_is_free(
         rig.executor.slot_freed.set()
         await rig.ran(11)
         assert set(rig.started) == {*innocent, *suspects, *isolated}
+
+
+async def test_a_drain_waits_for_a_child(dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While none is free it does not end, as long as a suspect is due; it ends when there is none."""
+    free = 0
+    monkeypatch.setattr(Executor, "children_free", lambda _: free)
+    (suspect,) = _add(connection)
+    asked: list[bool] = []
+
+    async def is_due(*given: Any) -> bool:
+        asked.append(await real(*given))
+        return asked[-1]
+
+    real = drain.is_due
+    monkeypatch.setattr(drain, "is_due", is_due)
+    async with Rig(dsn, drain=True) as rig:
+        await until(lambda: len(asked) > 3)
+        assert all(asked)
+        assert not rig.stopping
+        free = 1
+        await until(lambda: suspect in rig.started)
+        free = 0
+        await until(lambda: rig.stopping)
+        assert asked[-1] is False
 
 
 _ISOLATED = "INSERT INTO pgtasks.tasks (name) SELECT 'isolated' FROM generate_series(1, 3) RETURNING id"
