@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from pgtasks import App, DatabaseUnavailable
-from pgtasks.store import session
+from pgtasks.store import conninfo, session
 from pgtasks.store.bounded import DEADLINE_S, BoundedAsyncConnection, BoundedConnection
 from pgtasks.store.session import Statement
 from tests.cli.conftest import Run
@@ -23,7 +23,8 @@ LIMITS: Statement[tuple[str, str]] = Statement(
 
 
 @pytest.fixture
-def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let our deadline be short."""
     monkeypatch.setattr(BoundedConnection, "deadline_s", LIMIT_S)
     monkeypatch.setattr(BoundedAsyncConnection, "deadline_s", LIMIT_S)
 
@@ -52,13 +53,9 @@ WAYS: dict[str, Callable[[App], object]] = {
 }
 
 
+@pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("way", WAYS)
-def test_an_enqueue_without_an_answer_ends(
-    way: str,
-    proxy: Proxy,
-    connection: Connection,
-    _soon: None,  # noqa: PT019 - patches, and has no value
-) -> None:
+def test_an_enqueue_without_an_answer_ends(way: str, proxy: Proxy, connection: Connection) -> None:
     """The connection is alive and silent: an error at the deadline that says what is unknown; the next one works."""
     app = App(proxy.dsn)
     proxy.withhold_reply("client")
@@ -86,7 +83,8 @@ async def test_a_cancelled_enqueue_ends_at_once(proxy: Proxy, dsn: str) -> None:
     await app.aclose()
 
 
-def test_a_command_without_an_answer_ends(proxy: Proxy, offline: Run, _soon: None) -> None:  # noqa: PT019 - as above
+@pytest.mark.usefixtures("soon")
+def test_a_command_without_an_answer_ends(proxy: Proxy, offline: Run) -> None:
     """With the exit code of an unreachable database."""
     proxy.withhold_reply("cli")
     began = time.monotonic()
@@ -96,7 +94,8 @@ def test_a_command_without_an_answer_ends(proxy: Proxy, offline: Run, _soon: Non
     assert "no answer within 0.5 s" in ran.err
 
 
-def test_looking_at_the_schema_ends_as_well(proxy: Proxy, offline: Run, _soon: None) -> None:  # noqa: PT019 - as above
+@pytest.mark.usefixtures("soon")
+def test_looking_at_the_schema_ends_as_well(proxy: Proxy, offline: Run) -> None:
     """A worker's first question, and that of `migrate --check`."""
     proxy.withhold_reply("migrate")
     ran = offline("migrate", "--check", "--dsn", proxy.dsn)
@@ -109,3 +108,15 @@ def test_the_servers_limits_come_first(dsn: str) -> None:
     with session.connect(dsn, "client") as connection:
         assert session.fetch_all(connection, LIMITS) == [("10s", "5s")]
     assert DEADLINE_S > 10
+
+
+def test_the_network_is_watched_from_both_ends(dsn: str) -> None:
+    """N1, N-04: on each side keepalives and a limit for what is not acknowledged; what the address says wins."""
+    for_listen = conninfo.complete(dsn, "listen")
+    for ours in ("keepalives_idle=5", "tcp_user_timeout=10000", "connect_timeout=5"):
+        assert ours in for_listen
+    assert "-c tcp_keepalives_idle=30" in for_listen
+    assert "-c tcp_user_timeout=30000" in for_listen
+    given = conninfo.complete(f"{dsn}&tcp_user_timeout=7&keepalives_idle=8", "claim")
+    assert "tcp_user_timeout=7 " in f"{given} "
+    assert "keepalives_idle=8 " in f"{given} "
