@@ -22,7 +22,7 @@ def test_random_kills(dsn: str, connection: Connection) -> None:
     for number in range(SCHEDULES):
         add(connection, f"s{number}", missed="all", missed_max=1000)
     with Fleet([worker(dsn) for _ in range(processes)], seed=1) as fleet:
-        wait_until(lambda: value(connection, "SELECT count(*) FROM pgtasks.schedule_fires"), 30.0, hint=fleet.outputs)
+        wait_until(lambda: value(connection, "SELECT count(*) FROM pgtasks.schedule_fires"), 90.0, hint=fleet.outputs)
         fleet.kill_for(seconds, every_s)
         killed = "SELECT clock_timestamp()"
         end = value(connection, killed)
