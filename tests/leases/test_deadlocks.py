@@ -4,10 +4,12 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from pgtasks.store.session import SyncConnection
+from pgtasks.store import cancelling, dead_letters
+from pgtasks.store.session import Statement, SyncConnection, fetch_all
 from tests.database import Connection, rows, value
 from tests.leases import steps
 from tests.leases.steps import Handle
@@ -48,6 +50,17 @@ def meddle(connection: SyncConnection, rng: random.Random) -> None:
     rows(connection, statement, sorted(task_id for (task_id,) in found))
 
 
+def in_bulk(connection: SyncConnection, rng: random.Random) -> None:
+    """Cancel, replay and purge many at once, as the commands do."""
+    bulk: list[Statement[Any]] = [
+        cancelling.cancel(cancelling.Filters(status="running"), after=0, until=2**62, limit=20),
+        cancelling.cancel(cancelling.Filters(), after=0, until=2**62, limit=20),
+        dead_letters.replay(dead_letters.Filters(), after=0, limit=50),
+        dead_letters.purge(dead_letters.Filters(), after=0, limit=5),
+    ]
+    fetch_all(connection, rng.choice(bulk))
+
+
 def sweep(connection: SyncConnection, rng: random.Random) -> None:
     """Sweep, after some leases have expired."""
     rows(connection, "UPDATE pgtasks.leases SET expires_at = clock_timestamp() WHERE id % 3 = 0 AND random() < 0.1")
@@ -66,7 +79,7 @@ def refill(connection: SyncConnection, rng: random.Random) -> None:
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("planner", [True, False], ids=["as a worker", "as behind a pooler"])
 def test_nobody_deadlocks(planner: bool, dsn: str, connection: Connection) -> None:  # noqa: FBT001 - a parameter of pytest
-    """Completions, sweeps, heartbeats, cancellations, retries and replays of the same tasks, for seconds."""
+    """Completions, sweeps, heartbeats, cancellations, retries, replays and purges of the same tasks, for seconds."""
     errors: list[BaseException] = []
     until = time.monotonic() + RUN_S / 2
 
@@ -80,7 +93,19 @@ def test_nobody_deadlocks(planner: bool, dsn: str, connection: Connection) -> No
                     errors.append(error)
                     return
 
-    loops: list[Loop] = [finish_some, finish_some, finish_some, beat, beat, meddle, meddle, sweep, refill]
+    loops: list[Loop] = [
+        finish_some,
+        finish_some,
+        finish_some,
+        beat,
+        beat,
+        meddle,
+        meddle,
+        in_bulk,
+        in_bulk,
+        sweep,
+        refill,
+    ]
     threads = [threading.Thread(target=work, args=(loop, seed)) for seed, loop in enumerate(loops)]
     for thread in threads:
         thread.start()
