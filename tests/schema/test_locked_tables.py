@@ -29,7 +29,7 @@ def claim(connection: Connection) -> float:
 
 
 def test_claims_go_on_while_a_reader_keeps_a_migration_waiting(fresh_database: str, add_revision: AddRevision) -> None:
-    """The migration gives way after a second, names the reader, and succeeds when it has gone."""
+    """D-08: the migration gives way after a second, names the reader, and succeeds when it has gone."""
     add_revision(UP, DOWN)
     said: list[str] = []
     migration = threading.Thread(target=schema.migrate, args=(fresh_database,), kwargs={"on_progress": said.append})
