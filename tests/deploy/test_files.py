@@ -1,0 +1,99 @@
+"""Compose, Kubernetes, systemd and Docker files name what exists: files, commands, variables, ports and images."""
+
+import re
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import yaml
+
+from pgtasks.settings import OTHER_VARIABLES, WorkerSettings
+from tests.database import ROOT
+
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
+KUBERNETES: list[dict[str, Any]] = list(
+    yaml.safe_load_all((ROOT / "deploy/kubernetes/worker.yaml").read_text(encoding="utf-8"))
+)
+UNIT = (ROOT / "deploy/systemd/pgtasks-worker.service").read_text(encoding="utf-8")
+FILES = ("compose.yaml", "deploy/kubernetes/worker.yaml", "deploy/systemd/pgtasks-worker.service", "docs/operations.md")
+# Read by KEDA, not by us.
+FOREIGN = {"PGTASKS_SCALER_DSN"}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_variable_is_one_of_ours(file: str) -> None:
+    """A misspelt one would be a silent default, or an error at three in the morning."""
+    known = {setting.metadata["env"] for setting in fields(WorkerSettings)} | set(OTHER_VARIABLES) | FOREIGN
+    named = set(re.findall(r"\bPGTASKS_[A-Z_]+\b", (ROOT / file).read_text(encoding="utf-8")))
+    assert named <= known
+
+
+def test_what_compose_mounts_is_there() -> None:
+    """Docker would make an empty folder of what is missing."""
+    mounts = [mount.split(":")[0] for service in COMPOSE["services"].values() for mount in service.get("volumes", [])]
+    paths = [mount for mount in mounts if mount.startswith(".")]
+    assert len(paths) >= 3
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_compose_publishes_to_this_machine_alone() -> None:
+    """Its passwords are in a public repository."""
+    ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+    assert not any("ports" in COMPOSE["services"][name] for name in ("postgres", "pgbouncer"))
+
+
+def test_every_image_has_a_version() -> None:
+    """So that tomorrow's is today's."""
+    images = [service["image"] for service in COMPOSE["services"].values() if service["image"] != "pgtasks"]
+    assert all(re.search(r":v?\d", image) for image in images), images
+    assert re.search(r"^FROM python:3\.\d+", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_there_is_what_was_promised() -> None:
+    """PostgreSQL, two workers, PgBouncer, Prometheus with the alerts, Grafana with the dashboard."""
+    services = COMPOSE["services"]
+    assert services["worker"]["deploy"]["replicas"] == 2
+    assert {"postgres", "pgbouncer", "prometheus", "grafana"} <= services.keys()
+    assert yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text(encoding="utf-8"))["rule_files"] == [
+        "alerts.yml"
+    ]
+
+
+def test_stops_leave_time_for_the_grace() -> None:
+    """A manager that kills earlier loses what the grace is for."""
+    grace_s = next(setting.default for setting in fields(WorkerSettings) if setting.name == "shutdown_grace_s")
+    assert isinstance(grace_s, float)
+    deployment = KUBERNETES[0]["spec"]["template"]["spec"]
+    assert deployment["terminationGracePeriodSeconds"] > grace_s
+    assert float(COMPOSE["services"]["worker"]["stop_grace_period"].removesuffix("s")) > grace_s
+    found = re.search(r"^TimeoutStopSec=(\d+)$", UNIT, re.MULTILINE)
+    assert found is not None
+    assert float(found[1]) > grace_s
+
+
+def test_the_image_holds_what_the_build_needs() -> None:
+    """Everything that is copied into the image is let through by .dockerignore, and exists."""
+    copied = {
+        word
+        for line in re.findall(r"^COPY (.+)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
+        for word in line.split()[:-1]
+    }
+    let_through = {
+        line.removeprefix("!")
+        for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+        if line.startswith("!")
+    }
+    assert copied == let_through
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_probes_and_the_scrape_ask_where_the_worker_listens() -> None:
+    """One port for all of it."""
+    (container,) = KUBERNETES[0]["spec"]["template"]["spec"]["containers"]
+    port = next(one["value"] for one in container["env"] if one["name"] == "PGTASKS_METRICS_PORT")
+    assert str(container["ports"][0]["containerPort"]) == port
+    assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
+    assert COMPOSE["services"]["worker"]["environment"]["PGTASKS_METRICS_PORT"] == port
