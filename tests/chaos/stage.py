@@ -33,6 +33,7 @@ POOLER = "restart_pgbouncer"
 DISK_MIB = 400
 KEEP_S = 0.5
 SETTLED_S_MAX = 60.0
+CAUGHT_UP, CAUGHT_UP_S_MAX = 20, 120.0
 _HEARD = b"SELECT name FROM pgtasks.workers WHERE last_seen_at > clock_timestamp() - interval '3 s'"
 
 
@@ -172,6 +173,7 @@ class Stage:
         plan, fleet = self.plan, self.fleet
         keeper = threading.Thread(target=self._keep, name="keeper", daemon=True)
         keeper.start()
+        self._stack.callback(keeper.join)
         self._stack.callback(self._keeping.set)
         work = workload.Workload(
             self.cluster.workers_dsn, self.folder / "producers.jsonl", plan.seed, mix=plan.mix, pause_s=plan.pause_s
@@ -216,6 +218,8 @@ class Stage:
 
     def _kill_some(self) -> None:
         """Kill a worker now and then, and nothing else, to see how long its tasks then wait."""
+        if self.plan.kills:
+            self._wait_caught_up()
         for number in range(self.plan.kills):
             self._progress("kills", f"{number} of {self.plan.kills}")
             index = number % self.fleet.count
@@ -223,6 +227,18 @@ class Stage:
             time.sleep(UNDISTURBED_S)  # until nobody waits any more for what was before
             self.fleet.kill(index)
             self.fleet.replace_dead()
+
+    def _wait_caught_up(self) -> None:
+        """Wait until the faults' backlog is worked off, for a while: a killed task is not to wait for that."""
+        until = time.monotonic() + CAUGHT_UP_S_MAX
+        due = b"SELECT count(*) FROM pgtasks.tasks WHERE state = 'queued' AND run_at < clock_timestamp()"
+        while time.monotonic() < until:
+            with suppress(psycopg.Error), psycopg.connect(self.cluster.dsn, autocommit=True) as connection:
+                (left,) = connection.execute(due).fetchone() or (0,)
+                self._progress("kills", f"{left} tasks are due")
+                if left < CAUGHT_UP:
+                    return
+            time.sleep(0.2)
 
     def _stop_each(self, work: workload.Workload) -> None:
         """Stop the workers one after the other, under load, as a deployment does."""
