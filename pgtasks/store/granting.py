@@ -47,6 +47,7 @@ _GRANTS: dict[Kind, tuple[LiteralString, ...]] = {
     "reader": (
         "GRANT USAGE ON SCHEMA pgtasks TO {role}",
         "GRANT SELECT ON ALL TABLES IN SCHEMA pgtasks TO {role}",
+        "GRANT EXECUTE ON FUNCTION pgtasks.backlog TO {role}",
         "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT SELECT ON TABLES TO {role}",
     ),
     "admin": (

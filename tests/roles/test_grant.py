@@ -51,7 +51,7 @@ def allowed(dsn: str, statement: str) -> bool:
         ("SELECT pgtasks.retry(1)", {"owner", "admin"}),
         ("SELECT pgtasks.pause('q')", {"owner", "admin"}),
         ("SELECT pgtasks.resume('q')", {"owner", "admin"}),
-        ("SELECT pgtasks.backlog('q')", {"owner", "admin"}),
+        ("SELECT pgtasks.backlog('q')", {"owner", "reader", "admin"}),
         ("SELECT pgtasks.create_partitions()", {"owner", "worker", "admin"}),
         ("UPDATE pgtasks.tasks SET priority = 1", {"owner", "worker", "admin"}),
         ("DELETE FROM pgtasks.tasks", {"owner", "worker", "admin"}),
