@@ -12,7 +12,7 @@ from pgtasks.cli.database import connected
 from pgtasks.cli.output import print_json
 from pgtasks.cli.status_screen import queue_document, worker_document, workers_table
 from pgtasks.store import reading
-from pgtasks.store.overview import EXACT_ROWS_MAX, QUEUES_MAX, WORKERS_MAX, Overview, read_overview
+from pgtasks.store.overview import QUEUES_MAX, WORKERS_MAX, Overview, read_overview
 from pgtasks.store.session import fetch_all
 
 
@@ -51,7 +51,7 @@ def _draw(overview: Overview) -> None:
             Text(number(queue.queued + queue.retrying, estimated=queue.estimated)),
             Text(number(queue.running)),
             Text(number(queue.scheduled, estimated=queue.estimated)),
-            Text(number(queue.dead, estimated=queue.dead > EXACT_ROWS_MAX)),
+            Text(number(queue.dead, estimated=queue.dead_estimated)),
             Text(number(queue.workers)),
         )
     render.draw(table)

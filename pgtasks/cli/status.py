@@ -25,7 +25,7 @@ def status(
 ) -> None:
     """Show the queues, the workers, and what deserves a look.
 
-    Counts above 100,000 are estimates, marked with ~; nothing here grows slow with the tables.
+    Counts marked with ~ are estimates, from 20,000 living tasks of a queue on; nothing grows slow with the tables.
     """
     if seconds is not None and not watch:
         raise ConfigError("SECONDS goes with --watch: pgtasks status --watch 5")

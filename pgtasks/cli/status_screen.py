@@ -17,7 +17,7 @@ from pgtasks.cli.exits import message_of, without_passwords
 from pgtasks.cli.output import print_json
 from pgtasks.cli.warnings import Warned, warnings_of
 from pgtasks.errors import DatabaseUnavailable
-from pgtasks.store.overview import EXACT_ROWS_MAX, QUEUES_MAX, Overview, QueueCounts, read_overview
+from pgtasks.store.overview import QUEUES_MAX, Overview, QueueCounts, read_overview
 from pgtasks.store.reading import WorkerRow
 from pgtasks.store.schedule_reading import FiresRow
 
@@ -117,7 +117,7 @@ def _queue_cells(overview: Overview, queue: QueueCounts) -> list[Text]:
         cell(queue.running, "blue", estimated=False),
         cell(queue.retrying, "yellow"),
         cell(queue.scheduled),
-        cell(queue.dead, "red", estimated=queue.dead > EXACT_ROWS_MAX),
+        cell(queue.dead, "red", estimated=queue.dead_estimated),
         cell(queue.completed_last_hour, "green", estimated=queue.completed_estimated),
         Text(age(_waited_s(overview, queue))),
         Text(rate(queue.rate_per_s), style="" if queue.rate_per_s else "dim"),
@@ -237,7 +237,7 @@ def queue_document(overview: Overview, queue: QueueCounts) -> dict[str, Any]:
         "queue": queue.queue,
         "paused_at": queue.paused_at,
         **{name: getattr(queue, name) for name in COUNTS},
-        "estimated": queue.estimated,
+        "estimated": queue.estimated or queue.dead_estimated,
         "completed_last_hour": queue.completed_last_hour,
         "completed_last_hour_estimated": queue.completed_estimated,
         "oldest_waiting_s": None if waited_s is None else round(waited_s, 3),
@@ -272,6 +272,7 @@ def _total(overview: Overview) -> QueueCounts:
         "all",
         **{name: sum(getattr(queue, name) for queue in queues) for name in COUNTS},
         estimated=any(queue.estimated for queue in queues),
+        dead_estimated=any(queue.dead_estimated for queue in queues),
         completed_last_hour=sum(queue.completed_last_hour for queue in queues),
         completed_estimated=any(queue.completed_estimated for queue in queues),
         rate_per_s=sum(queue.rate_per_s for queue in queues),

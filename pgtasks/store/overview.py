@@ -2,9 +2,11 @@
 
 Live tasks are counted in two steps. A sample of pages comes first: while the table is small it
 is the whole table and everything is exact. Otherwise the sample says which queues are small
-enough to be counted one by one, through the index, up to 100,000 rows each and 120,000 in all;
+enough to be counted one by one, through the index, up to 20,000 rows each and 25,000 in all;
 the others keep their estimates, except that running tasks are always counted, through the
-leases. What was completed lately is treated alike.
+leases. These limits are what a look may cost: a row that is found through the index lies on a
+page of its own, so 25,000 take 60 ms. Finished tasks lie together and dead letters are counted
+in the index alone, so there the limit is 100,000.
 """
 
 from __future__ import annotations
@@ -15,15 +17,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from pgtasks.store import reading, schedule_reading
-from pgtasks.store.session import SyncConnection, fetch_all
+from pgtasks.store.session import SyncConnection, fetch_all, index_order
 
 EXACT_ROWS_MAX = 100_000
-EXACT_ROWS_TOTAL_MAX = 120_000
-SAMPLE_PAGES = 1024
+HISTORY_PAGES = 1024
 QUEUES_MAX = 1000
 WORKERS_MAX = 1000
-HEAD_ROWS_MAX = 100_000
-HEAD_ROWS_PER_QUEUE_MAX = 5000
+HEAD_ROWS_MAX = 10_000
+HEAD_ROWS_PER_QUEUE_MAX = 2000
+SUSPECTS_SCAN_MAX = 10_000
+# Dead letters of every queue that are counted first; those with more share what is left.
+DEAD_ROWS_FIRST = 1000
 PERIOD_S = 3600.0
 RECENT_S = 60.0
 RECENT_ROWS_MAX = 20_000
@@ -39,6 +43,19 @@ _WHOLE = 99.999
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """How many rows may be counted: pages of the sample, tasks of one queue and of all, dead letters of all."""
+
+    pages: int
+    queue_rows: int
+    rows: int
+    dead_rows: int
+
+
+STATUS = Budget(pages=2048, queue_rows=20_000, rows=25_000, dead_rows=2 * EXACT_ROWS_MAX)
+
+
+@dataclass(frozen=True, slots=True)
 class QueueCounts:
     """One queue. ``estimated`` is about its task counts, ``completed_estimated`` about the last hour."""
 
@@ -50,6 +67,7 @@ class QueueCounts:
     retrying: int = 0
     dead: int = 0
     estimated: bool = False
+    dead_estimated: bool = False
     completed_last_hour: int = 0
     completed_estimated: bool = False
     rate_per_s: float = 0.0
@@ -87,15 +105,7 @@ class Overview:
 def read_overview(connection: SyncConnection) -> Overview:
     """Read what goes on; raises DatabaseError."""
     server = fetch_all(connection, reading.server())[0]
-    queues = {
-        row.queue: QueueCounts(
-            row.queue, row.paused_at, oldest_waiting_since=row.oldest_waiting_since, workers=row.workers
-        )
-        for row in fetch_all(connection, reading.queues(limit=QUEUES_MAX))
-    }
-    sample = fetch_all(connection, reading.sample(pages=SAMPLE_PAGES))
-    queues = _with_live_counts(connection, queues, sample)
-    queues = _with_dead(connection, queues)
+    queues, sample = read_counts(connection, STATUS)
     queues = _with_completed(connection, queues)
     return Overview(
         server=server,
@@ -103,7 +113,7 @@ def read_overview(connection: SyncConnection) -> Overview:
         workers=fetch_all(connection, reading.workers(limit=WORKERS_MAX)),
         waiting=_waiting(connection, queues.values(), sample),
         lost=fetch_all(connection, reading.lost(tolerated_s=SWEEP_TOLERATED_S, limit=FINDINGS_MAX)),
-        suspects=fetch_all(connection, reading.suspects(scan=EXACT_ROWS_MAX, limit=FINDINGS_MAX)),
+        suspects=fetch_all(connection, reading.suspects(scan=SUSPECTS_SCAN_MAX, limit=FINDINGS_MAX)),
         transactions=fetch_all(
             connection, reading.old_transactions(older_than_s=OLD_TRANSACTION_S, limit=FINDINGS_MAX)
         ),
@@ -117,8 +127,26 @@ def read_overview(connection: SyncConnection) -> Overview:
 # --- Live tasks ---
 
 
+def read_counts(
+    connection: SyncConnection, budget: Budget, *, limit: int = QUEUES_MAX
+) -> tuple[dict[str, QueueCounts], list[reading.SampledRow]]:
+    """Count the tasks and the dead letters of up to ``limit`` queues; give the sample as well. Raises DatabaseError."""
+    queues = {
+        row.queue: QueueCounts(
+            row.queue, row.paused_at, oldest_waiting_since=row.oldest_waiting_since, workers=row.workers
+        )
+        for row in fetch_all(connection, reading.queues(limit=limit))
+    }
+    sample = fetch_all(connection, reading.sample(pages=budget.pages))
+    queues = _with_live_counts(connection, queues, sample, budget)
+    return _with_dead(connection, queues, budget), sample
+
+
 def _with_live_counts(
-    connection: SyncConnection, queues: dict[str, QueueCounts], sample: Sequence[reading.SampledRow]
+    connection: SyncConnection,
+    queues: dict[str, QueueCounts],
+    sample: Sequence[reading.SampledRow],
+    budget: Budget,
 ) -> dict[str, QueueCounts]:
     queues = {name: queues.get(name, QueueCounts(name)) for name in [*queues, *(row.queue for row in sample)]}
     estimates = estimates_of(sample)
@@ -132,10 +160,16 @@ def _with_live_counts(
         )
     if is_whole(sample):
         return queues
-    chosen = worth_counting({name: sum(estimates.get(name, {}).values()) for name in queues})
-    exact = {row.queue: row for row in fetch_all(connection, reading.count(chosen, limit=EXACT_ROWS_MAX + 1))}
+    chosen = worth_counting({name: sum(estimates.get(name, {}).values()) for name in queues}, budget)
+    with index_order(connection):
+        counted = fetch_all(connection, reading.count(chosen, limit=budget.queue_rows + 1))
+    exact = {row.queue: row for row in counted if row.total <= budget.queue_rows}
+    least = {row.queue: row for row in counted if row.total > budget.queue_rows}
     running = {row.queue: row.running for row in fetch_all(connection, reading.running(limit=EXACT_ROWS_MAX))}
-    return {name: _counted(queue, exact.get(name), running.get(name, 0)) for name, queue in queues.items()}
+    return {
+        name: _exactly(queue, exact[name]) if name in exact else _at_least(queue, least.get(name), running.get(name, 0))
+        for name, queue in queues.items()
+    }
 
 
 def is_whole(sample: Sequence[reading.SampledRow]) -> bool:
@@ -153,51 +187,53 @@ def estimates_of(sample: Iterable[reading.SampledRow]) -> dict[str, dict[str, in
     return {name: dict(counts) for name, counts in totals.items()}
 
 
-def worth_counting(estimates: Mapping[str, int]) -> list[str]:
+def worth_counting(estimates: Mapping[str, int], budget: Budget) -> list[str]:
     """Choose the queues to count one by one: the smallest first, as far as the budget goes."""
     chosen, spent = [], 0
     for name, estimate in sorted(estimates.items(), key=lambda item: item[1]):
         # Near the limit the sample cannot tell on which side of it the queue is.
-        if estimate > EXACT_ROWS_MAX * 1.2 or spent + estimate > EXACT_ROWS_TOTAL_MAX:
+        if estimate > budget.queue_rows * 1.2 or spent + estimate > budget.rows:
             break
         chosen.append(name)
         spent += estimate
     return chosen
 
 
-def _counted(queue: QueueCounts, exact: reading.CountedRow | None, running: int) -> QueueCounts:
-    if exact is None:
+def _exactly(queue: QueueCounts, exact: reading.CountedRow) -> QueueCounts:
+    return replace(
+        queue, scheduled=exact.scheduled, queued=exact.queued, running=exact.running, retrying=exact.retrying
+    )
+
+
+def _at_least(queue: QueueCounts, counted: reading.CountedRow | None, running: int) -> QueueCounts:
+    if counted is None:
         return replace(queue, running=running, estimated=True)
-    if exact.total <= EXACT_ROWS_MAX:
-        return replace(
-            queue,
-            scheduled=exact.scheduled,
-            queued=exact.queued,
-            running=exact.running,
-            retrying=exact.retrying,
-        )
     # More than the limit: what was counted is the least that there is.
     return replace(
         queue,
-        scheduled=max(queue.scheduled, exact.scheduled),
-        queued=max(queue.queued, exact.queued),
+        scheduled=max(queue.scheduled, counted.scheduled),
+        queued=max(queue.queued, counted.queued),
         running=running,
-        retrying=max(queue.retrying, exact.retrying),
+        retrying=max(queue.retrying, counted.retrying),
         estimated=True,
     )
 
 
-def _with_dead(connection: SyncConnection, queues: dict[str, QueueCounts]) -> dict[str, QueueCounts]:
-    rows = fetch_all(connection, reading.dead(list(queues), limit=EXACT_ROWS_MAX + 1))
-    large = [row.queue for row in rows if row.dead > EXACT_ROWS_MAX]
-    counted = sum(row.dead for row in rows if row.dead <= EXACT_ROWS_MAX)
-    for row in rows:
+def _with_dead(connection: SyncConnection, queues: dict[str, QueueCounts], budget: Budget) -> dict[str, QueueCounts]:
+    limit = min(DEAD_ROWS_FIRST, budget.dead_rows)
+    found = {row.queue: row for row in fetch_all(connection, reading.dead(list(queues), limit=limit + 1))}
+    many = [name for name, row in found.items() if row.dead > limit]
+    if many:
+        limit = max(limit, min(EXACT_ROWS_MAX, budget.dead_rows // len(many)))
+        found |= {row.queue: row for row in fetch_all(connection, reading.dead(many, limit=limit + 1))}
+    large = [name for name in many if found[name].dead > limit]
+    counted = sum(row.dead for name, row in found.items() if name not in large)
+    for name, row in found.items():
         dead = row.dead
-        if row.queue in large:
+        if name in large:
             # Those that are too many to count share what the statistics say is left.
             dead = max(dead, (row.table_rows - counted) // len(large))
-        estimated = queues[row.queue].estimated or row.queue in large
-        queues[row.queue] = replace(queues[row.queue], dead=dead, estimated=estimated)
+        queues[name] = replace(queues[name], dead=dead, dead_estimated=name in large)
     return queues
 
 
@@ -205,7 +241,7 @@ def _with_dead(connection: SyncConnection, queues: dict[str, QueueCounts]) -> di
 
 
 def _with_completed(connection: SyncConnection, queues: dict[str, QueueCounts]) -> dict[str, QueueCounts]:
-    sample = fetch_all(connection, reading.sample_history(pages=SAMPLE_PAGES, period_s=PERIOD_S, recent_s=RECENT_S))
+    sample = fetch_all(connection, reading.sample_history(pages=HISTORY_PAGES, period_s=PERIOD_S, recent_s=RECENT_S))
     whole = bool(sample) and sample[0].percentage >= _WHOLE
     hour = {row.queue: round(row.period * 100 / row.percentage) for row in sample}
     estimated = sum(hour.values()) > EXACT_ROWS_MAX and not whole
@@ -258,7 +294,8 @@ def _waiting(
     if not waiting:
         return []
     limit = max(1, min(HEAD_ROWS_PER_QUEUE_MAX, HEAD_ROWS_MAX // len(waiting)))
-    rows = fetch_all(connection, reading.heads(waiting, limit=limit))
+    with index_order(connection):
+        rows = fetch_all(connection, reading.heads(waiting, limit=limit))
     complete = {name for name, total in _totals(rows).items() if total < limit}
     for row in rows:
         key = (row.queue, row.name)
