@@ -208,11 +208,12 @@ def test_tasks_that_must_not_overlap_are_not_backfilled_unasked(
     assert hourly("--allow-overlap").out == "24 fired, 0 already there\n"
 
 
+@pytest.mark.timeout(90)
 def test_beside_another_backfill_and_a_scheduler_each_slot_fires_once(
     pgtasks: Run, dsn: str, connection: Connection, tmp_path: Path
 ) -> None:
     """The slots meet at the end of the span, where the scheduler fires, and everywhere else."""
-    pgtasks("schedules", "add", "often", "@every 1s", "t")
+    pgtasks("schedules", "add", "often", "@every 1s", "t", "--missed", "all")
     logs = [tmp_path / f"log{number}" for number in range(3)]
     with logs[0].open("wb") as output:
         scheduler = start([program(), "scheduler"], environment(dsn), output.fileno())
