@@ -99,7 +99,7 @@ async def test_an_error_that_concerns_all_rows_drops_none(dsn: str, connection: 
     rows(connection, "CREATE ROLE finisher LOGIN")
     try:
         rows(connection, "GRANT USAGE ON SCHEMA pgtasks TO finisher")
-        rows(connection, "GRANT SELECT, UPDATE, DELETE ON pgtasks.tasks, pgtasks.leases TO finisher")
+        rows(connection, "GRANT SELECT, UPDATE, DELETE ON pgtasks.tasks, pgtasks.leases, pgtasks.queues TO finisher")
         async with Writer(dsn.replace("postgres@", "finisher@"), connection) as writer:
             tasks = writer.claim(4)
             writer.offer([(task, Completed("1")) for task in tasks])
