@@ -1,14 +1,35 @@
-"""Events: one log line each, with its facts as fields, so that text and JSON say the same."""
+"""Events: one log line each, with its facts as fields, so that text and JSON say the same.
+
+Who subscribes hears all of them, whatever the log level is; metrics are made of that.
+"""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 
 LOGGER = logging.getLogger("pgtasks.worker")
+Fields = Mapping[str, object]
+Subscriber = Callable[[str, Fields], None]
+_SUBSCRIBERS: list[Subscriber] = []
+
+
+def subscribe(tell: Subscriber) -> Callable[[], None]:
+    """Call ``tell`` with each event and its fields, in the thread that emits it; gives what ends that.
+
+    It must be quick. What it raises is logged and goes no further.
+    """
+    _SUBSCRIBERS.append(tell)
+    return lambda: _SUBSCRIBERS.remove(tell)
 
 
 def emit(level: int, event: str, /, **fields: object) -> None:
     """Log an event; the fields become the record's ``pgtasks`` attribute, payloads never do."""
+    for tell in _SUBSCRIBERS:
+        try:
+            tell(event, fields)
+        except Exception:
+            LOGGER.exception("event subscriber failed", extra={"pgtasks": {"about": event}})
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, event, extra={"pgtasks": fields})
 

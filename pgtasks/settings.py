@@ -49,6 +49,7 @@ class QueueSlots:
 CONCURRENCY_MAX = 10_000
 PROCESSES_MAX = 256
 KEEP_S_MIN = 3600.0
+PORT_MAX = 65535
 
 
 def _about(env: str, help_text: str, least: float | None = None, most: float | None = None) -> dict[str, Any]:
@@ -140,6 +141,13 @@ class WorkerSettings:
     scheduler: bool = field(
         default=True, metadata=_about("PGTASKS_SCHEDULER", "fire cron schedules that are due; not while draining")
     )
+    metrics_port: int = field(
+        default=0,
+        metadata=_about("PGTASKS_METRICS_PORT", "port of /metrics, /livez and /readyz, 0 for none", 0, PORT_MAX),
+    )
+    metrics_host: str = field(
+        default="127.0.0.1", metadata=_about("PGTASKS_METRICS_HOST", "address of that port, 0.0.0.0 for all")
+    )
     drain: bool = field(default=False, metadata=_about("PGTASKS_DRAIN", "work until nothing is due, then stop"))
     log_format: LogFormat = field(default="text", metadata=_about("PGTASKS_LOG_FORMAT", "text or json"))
     log_level: str = field(default="info", metadata=_about("PGTASKS_LOG_LEVEL", "debug, info, warning or error"))
@@ -153,6 +161,11 @@ class WorkerSettings:
         """Refuse values out of range, naming the setting and its range."""
         for setting in fields(self):
             _check(setting, getattr(self, setting.name), flag_of(setting.name))
+        if self.metrics_port and self.metrics_port + self.processes - 1 > PORT_MAX:
+            raise ConfigError(
+                f"--metrics-port {self.metrics_port} is too high for {self.processes} processes, "
+                f"each of which takes the next port: {PORT_MAX} is the last"
+            )
 
 
 def _check(setting: Field[Any], value: Any, said: str) -> None:

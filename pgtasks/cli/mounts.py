@@ -12,6 +12,7 @@ from pgtasks.cli import (
     doctor,
     enqueue,
     grant,
+    metrics,
     prune,
     queues,
     scheduler,
@@ -38,6 +39,7 @@ def mount(app: typer.Typer) -> None:
     app.add_typer(workers.commands, name="workers")
     app.add_typer(schedules.commands, name="schedules")
     app.command("scheduler")(scheduler.scheduler)
+    app.command("metrics")(metrics.metrics)
     app.command("doctor")(doctor.doctor)
     app.command("grant")(grant.grant)
     app.command("prune")(prune.command)

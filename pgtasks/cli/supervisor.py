@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
+from pgtasks.health.systemd import Systemd
 from pgtasks.settings import WorkerSettings
 
 _FLAG, _VARIABLE = "--processes", "PGTASKS_PROCESSES"
 
 
-def supervise(settings: WorkerSettings) -> int:
+def supervise(settings: WorkerSettings, systemd: Systemd) -> int:
     """Keep the workers running until a signal or their end; gives the exit code."""
     from pgtasks.cli import logs
     from pgtasks.engine import supervisor
@@ -29,7 +31,35 @@ def supervise(settings: WorkerSettings) -> int:
                 stack.enter_context(database(None))
 
         command = [sys.executable, *without_processes(sys.orig_argv[1:])]
-        return supervisor.supervise(command, environment(os.environ), settings, join_local=join_local)
+        herald = SystemdHerald(systemd, settings.processes)
+        return supervisor.supervise(command, environment(os.environ), settings, join_local=join_local, herald=herald)
+
+
+class SystemdHerald:
+    """Tells systemd how the supervisor is; the watchdog hears from it as long as its loop goes round."""
+
+    def __init__(self, systemd: Systemd, processes: int) -> None:
+        self._systemd, self._processes = systemd, processes
+        self._interval_s = systemd.watchdog_s / 3
+        self._next_at = 0.0
+
+    def ready(self) -> None:
+        """Tell it that the work begins."""
+        self._systemd.tell(READY="1", STATUS=f"keeps {self._processes} workers running")
+
+    def stopping(self) -> None:
+        """Tell it that the end begins."""
+        self._systemd.tell(STOPPING="1", STATUS="waits for its workers to end")
+
+    def beat(self) -> float | None:
+        """Give a sign of life when it is time for one."""
+        if not self._interval_s:
+            return None
+        now = time.monotonic()
+        if now >= self._next_at:
+            self._next_at = now + self._interval_s
+            self._systemd.tell(WATCHDOG="1")
+        return self._next_at
 
 
 def without_processes(argv: Sequence[str]) -> list[str]:

@@ -81,6 +81,23 @@ UseScheduler = Annotated[
     bool | None,
     typer.Option("--scheduler/--no-scheduler", help="Fire cron schedules that are due.  [default: fire them]"),
 ]
+MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="PORT",
+        help="Serve /metrics, /livez and /readyz on this port, 0 for none; with --processes N each worker takes the "
+        "next one.  [default: 0]",
+    ),
+]
+MetricsHost = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-host",
+        metavar="ADDRESS",
+        help="Address of that port; 0.0.0.0 for all, where nobody else can reach it.  [default: 127.0.0.1]",
+    ),
+]
 Drain = Annotated[bool | None, _option("drain")]
 LogFormat = Annotated[str | None, _option("log_format", "FORMAT")]
 LogLevel = Annotated[str | None, _option("log_level", "LEVEL")]
@@ -104,6 +121,8 @@ def worker(
     pooler: Pooler = None,
     listen_dsn: ListenDsn = None,
     scheduler: UseScheduler = None,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = None,
     drain: Drain = None,
     log_format: LogFormat = None,
     log_level: LogLevel = None,
@@ -117,8 +136,10 @@ def worker(
     flags: dict[str, Any] = dict(locals())
     from pgtasks.engine.rebirth import Rebirth
     from pgtasks.engine.supervised import Supervision
+    from pgtasks.health.systemd import Systemd
 
     rebirth, supervision = Rebirth(os.environ), Supervision.take(os.environ)
+    systemd = Systemd.take(os.environ)
     flags |= {
         "dsn": given_dsn(dsn, notes=supervision is None),
         "queues": tuple(map(QueueSlots.parse, queues)) if queues else None,
@@ -129,12 +150,12 @@ def worker(
     if settings.processes > 1 and supervision is None:
         from pgtasks.cli import supervisor
 
-        raise typer.Exit(supervisor.supervise(settings))
+        raise typer.Exit(supervisor.supervise(settings, systemd))
     end_on_signals()
     rebirth.ready()
     from pgtasks.cli.working import leave_within, work
 
-    code = work(app, settings, supervision, rebirth)
+    code = work(app, settings, supervision, rebirth, systemd)
     leave_within(EXIT_S, code)
     raise typer.Exit(code)
 

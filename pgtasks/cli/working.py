@@ -11,18 +11,22 @@ from pgtasks import schema
 from pgtasks.app import App
 from pgtasks.cli import apps, child, logs
 from pgtasks.cli.database import DSN_VARIABLE, POOLER_VARIABLE, database
+from pgtasks.cli.watching import watching
 from pgtasks.cli.worker import end_on_signals
 from pgtasks.engine.departure import EXIT_FAILURE, EXIT_RECYCLE
 from pgtasks.engine.rebirth import Rebirth
 from pgtasks.engine.supervised import Greeting, Supervision
 from pgtasks.engine.worker import leave_within, run
 from pgtasks.errors import ConfigError
+from pgtasks.health.systemd import Systemd
 from pgtasks.settings import WorkerSettings
 
 __all__ = ["leave_within", "work"]
 
 
-def work(target: str, settings: WorkerSettings, supervision: Supervision | None, rebirth: Rebirth) -> int:
+def work(
+    target: str, settings: WorkerSettings, supervision: Supervision | None, rebirth: Rebirth, systemd: Systemd
+) -> int:
     """Load the app and run a worker; gives the exit code."""
     # What the app's handlers enqueue through is the same way.
     os.environ[POOLER_VARIABLE] = settings.pooler
@@ -32,13 +36,16 @@ def work(target: str, settings: WorkerSettings, supervision: Supervision | None,
         schema.require(schema.check(used, pooler=settings.pooler))
         if supervision is not None:
             supervision.greet(Greeting(used, is_local))
-        code = run(
-            loaded,
-            replace(settings, dsn=used),
-            label=target,
-            supervision=supervision,
-            child_command=child.command(target, settings),
-        )
+        place = supervision.place if supervision is not None else 0
+        with watching(replace(settings, dsn=used), systemd, place) as ops:
+            code = run(
+                loaded,
+                replace(settings, dsn=used),
+                label=target,
+                supervision=supervision,
+                child_command=child.command(target, settings),
+                ops=ops,
+            )
         if code == EXIT_RECYCLE and supervision is None:
             # Here, where the local server is still held.
             end_on_signals()

@@ -15,6 +15,7 @@ from pgtasks.engine.completer import Completer
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.intake import Intake
 from pgtasks.engine.leases import Leases
+from pgtasks.engine.meter import Meter
 from pgtasks.engine.periodic import wait_for_any
 from pgtasks.engine.slots import Slots
 from pgtasks.engine.sources import Line, Source, Suspects
@@ -49,15 +50,18 @@ class Claimer:
         stop: asyncio.Event,
         rng: random.Random,
         isolated: Sequence[str] = (),
+        meter: Meter | None = None,
     ) -> None:
         self._link, self._bell, self._settings, self._names = link, bell, settings, [*names, *isolated]
         self._slots, self._leases, self._executor, self._completer = slots, leases, executor, completer
         self._stop, self._rng = stop, rng
         self._order = deque(slots.queues)
-        self._intake = Intake(link, worker_id, settings.lease_s, leases=leases, executor=executor)
+        self._intake = Intake(link, worker_id, settings.lease_s, leases=leases, executor=executor, meter=meter)
         self.sources = {queue: self._sources_of(queue, names, list(isolated)) for queue in slots.queues}
         self._gather_slots = min(GATHER_SLOTS, max(1, slots.total // 4))
+        # When a round, or a part of a long one, last ended well. An idle worker gets there at every safety poll.
         self.progress_at = time.monotonic()
+        self.wakeups = 0
         # A drain ended although there was work that this worker should have done.
         self.gave_up = False
 
@@ -97,7 +101,11 @@ class Claimer:
 
     async def round(self) -> float:
         """Do one round: claim what fits; else wait for slots, poll, or sleep until the bell."""
+        delay_s = await self._round()
         self.progress_at = time.monotonic()
+        return delay_s
+
+    async def _round(self) -> float:
         self._executor.slot_freed.clear()
         self._executor.child_freed.clear()
         await self._intake.unanswered.give_back()
@@ -190,6 +198,7 @@ class Claimer:
         try:
             found = await self._stay_asleep(state, ready, full)
         finally:
+            self.wakeups += 1
             release = asyncio.ensure_future(self._bell.wake_up())
             try:
                 # The claim goes first: the bell may be held a moment longer, a task need not wait.

@@ -110,6 +110,11 @@ class Executor:
         """How many handlers were abandoned and still occupy their slot."""
         return len(self._stuck)
 
+    @property
+    def handlers_loop(self) -> asyncio.AbstractEventLoop | None:
+        """The loop of async handlers, None before the first of them."""
+        return None if self._async is None else self._async.loop
+
     def children_free(self) -> int:
         """Say how many tasks could start in a process of their own now.
 

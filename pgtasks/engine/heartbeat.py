@@ -98,6 +98,8 @@ class Heartbeat:
         self.window = SweepWindow(self.interval_s)
         self.draining = False
         self.beats = 0
+        # When the last beat was sent (monotonic) that was answered.
+        self.beat_at = time.monotonic()
         self._engine_loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="pgtasks-heartbeat", daemon=True)
         self._started = threading.Event()
@@ -164,6 +166,7 @@ class Heartbeat:
         )
         if beat is None:
             raise DatabaseUnavailable("a heartbeat came back without an answer")
+        self.beat_at = sent_at
         self._call(lambda: self._answered(lease_ids, running, sent_at, beat))
         if not beat.registered:
             await self._link.fetch_all(statements.register(self._worker))

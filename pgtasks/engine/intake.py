@@ -10,6 +10,7 @@ from pgtasks.engine.batches import BatchLimit
 from pgtasks.engine.cursor import claim_order
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.leases import Leases
+from pgtasks.engine.meter import Meter
 from pgtasks.engine.unanswered import Unanswered
 from pgtasks.errors import DatabaseError, DatabaseUnavailable
 from pgtasks.model import Claimed
@@ -23,9 +24,18 @@ CLOCK_READ_S = 30.0
 class Intake:
     """Takes tasks into this worker; one claim at a time."""
 
-    def __init__(self, link: Link, worker_id: UUID, lease_s: float, *, leases: Leases, executor: Executor) -> None:
+    def __init__(
+        self,
+        link: Link,
+        worker_id: UUID,
+        lease_s: float,
+        *,
+        leases: Leases,
+        executor: Executor,
+        meter: Meter | None = None,
+    ) -> None:
         self.link, self.worker_id, self.lease_s = link, worker_id, lease_s
-        self._leases, self._executor = leases, executor
+        self._leases, self._executor, self._meter = leases, executor, meter
         self.unanswered = Unanswered(link, worker_id)
         self._clock: tuple[datetime, float] | None = None
         self.found_at = time.monotonic()
@@ -57,6 +67,8 @@ class Intake:
             self.unanswered.heard(rows[0].lease_id)
             self._leases.add(rows[0].lease_id, len(rows), sent_at)
             self._executor.start(queue, rows)
+            if self._meter is not None:
+                self._meter.count_claimed(queue, rows, self._extrapolated())
         return rows, took_s
 
     async def database_now(self) -> datetime:
@@ -66,4 +78,8 @@ class Intake:
             if read is None:
                 raise DatabaseUnavailable("the database's clock could not be read")
             self._clock = (read, time.monotonic())
-        return self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])
+        return self._extrapolated() or self._clock[0]
+
+    def _extrapolated(self) -> datetime | None:
+        """Give the database's time without asking it, None while that is not known."""
+        return self._clock and self._clock[0] + timedelta(seconds=time.monotonic() - self._clock[1])

@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable
 
 from pgtasks import events
-from pgtasks.errors import DatabaseUnavailable
+from pgtasks.errors import DatabaseError, DatabaseUnavailable
 
 BACKOFF_S_MIN = 0.1
 # Together with the time a new connection takes, every part is back within five seconds.
@@ -82,6 +82,7 @@ def _is_cancelled() -> bool:
 
 def _report(name: str, error: BaseException, failures: int, delay_s: float) -> None:
     """Say the first failure at once, later ones only when their count doubles."""
+    events.debug("round failed", part=name, error=type(error).__name__, database=isinstance(error, DatabaseError))
     if failures & (failures - 1):
         return
     if isinstance(error, DatabaseUnavailable):

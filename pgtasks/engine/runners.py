@@ -48,6 +48,11 @@ class AsyncRunner:
         self._echo_at = time.monotonic()
         self._asked_at = self._echo_at
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The handlers' loop."""
+        return self._loop
+
     def submit(self, batch: list[Attempt]) -> None:
         """Start these attempts on the loop."""
         for attempt in batch:

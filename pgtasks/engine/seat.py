@@ -21,8 +21,8 @@ _READ_BYTES = 4096
 class Seat:
     """A place, which is empty until ``start`` and again after ``ended``."""
 
-    def __init__(self, command: list[str], environ: dict[str, str]) -> None:
-        self._command, self._environ = command, environ
+    def __init__(self, command: list[str], environ: dict[str, str], place: int) -> None:
+        self._command, self._environ, self._place = command, environ, place
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._heard = b""
@@ -53,7 +53,7 @@ class Seat:
             undo.callback(ours.close)
             process = subprocess.Popen(
                 self._command,
-                env={**self._environ, VARIABLE: f"{theirs.fileno()}:{worker_id}"},
+                env={**self._environ, VARIABLE: f"{theirs.fileno()}:{worker_id}:{self._place}"},
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )

@@ -25,7 +25,7 @@ from uuid import UUID
 from pgtasks import events
 from pgtasks.engine.departure import StopSwitch
 
-# Internal, from a supervisor to the worker it starts: the line's descriptor and the worker's id.
+# Internal, from a supervisor to the worker it starts: the line's descriptor, the worker's id, and which place it has.
 VARIABLE = "_PGTASKS_SUPERVISED"
 _SIGNALS_AT_ONCE = 64
 
@@ -50,8 +50,9 @@ class Greeting(NamedTuple):
 class Supervision:
     """What a supervised worker has from its supervisor."""
 
-    def __init__(self, worker_id: UUID, line: socket.socket) -> None:
-        self.worker_id, self.line = worker_id, line
+    def __init__(self, worker_id: UUID, line: socket.socket, place: int = 0) -> None:
+        """``place`` counts the supervisor's workers, from 0."""
+        self.worker_id, self.line, self.place = worker_id, line, place
 
     @classmethod
     def take(cls, environ: MutableMapping[str, str]) -> Self | None:
@@ -59,9 +60,10 @@ class Supervision:
 
         None in a worker that nobody supervises.
         """
-        descriptor, _, worker_id = environ.pop(VARIABLE, "").partition(":")
+        descriptor, _, rest = environ.pop(VARIABLE, "").partition(":")
+        worker_id, _, place = rest.partition(":")
         try:
-            found = cls(UUID(worker_id), socket.socket(fileno=int(descriptor)))
+            found = cls(UUID(worker_id), socket.socket(fileno=int(descriptor)), int(place))
         except (ValueError, OSError):
             return None
         os.set_inheritable(found.line.fileno(), False)  # noqa: FBT003 - takes it by position only

@@ -33,6 +33,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import Protocol
 
 from pgtasks import events
 from pgtasks.engine.departure import EXIT_INTERRUPTED
@@ -51,25 +52,50 @@ GIVE_BACK_S, GIVE_BACK_HURRIED_S = 5.0, 1.0
 _WAKE_BYTES = 4096
 
 
+class Herald(Protocol):
+    """Whom the supervisor tells how it is."""
+
+    def ready(self) -> None:
+        """The first worker has begun."""
+
+    def stopping(self) -> None:
+        """All workers are told to end."""
+
+    def beat(self) -> float | None:
+        """The loop goes round; gives when it is to call again, on the monotonic clock, None for never."""
+
+
 def supervise(
-    command: list[str], environ: Mapping[str, str], settings: WorkerSettings, *, join_local: Callable[[], None]
+    command: list[str],
+    environ: Mapping[str, str],
+    settings: WorkerSettings,
+    *,
+    join_local: Callable[[], None],
+    herald: Herald,
 ) -> int:
     """Keep ``settings.processes`` workers running until a signal or their end; gives the exit code.
 
     ``command`` and ``environ`` start one worker. ``join_local`` is called once when they turn
-    out to use the local server, to keep it running while none of them lives. Must be called in
+    out to use the local server, to keep it running while none of them lives. ``herald`` is told
+    how things are. Must be called in
     the main thread, which is the one that gets signals.
     """
-    seats = [Seat(command, dict(environ)) for _ in range(settings.processes)]
-    return Supervisor(seats, settings, random.Random(), join_local).run()
+    seats = [Seat(command, dict(environ), place) for place in range(settings.processes)]
+    return Supervisor(seats, settings, random.Random(), join_local, herald).run()
 
 
 class Supervisor:
     """The loop: it waits for signals, greetings, deaths and moments, and reacts to each."""
 
     def __init__(
-        self, seats: list[Seat], settings: WorkerSettings, rng: random.Random, join_local: Callable[[], None]
+        self,
+        seats: list[Seat],
+        settings: WorkerSettings,
+        rng: random.Random,
+        join_local: Callable[[], None],
+        herald: Herald,
     ) -> None:
+        self._herald = herald
         self._seats, self._settings, self._rng, self._join_local = seats, settings, rng, join_local
         self._signals: list[int] = []
         self._heeded = 0
@@ -123,7 +149,7 @@ class Supervisor:
 
     def _wait(self) -> None:
         """Wait until something happened or some moment came."""
-        moments = [self._kill_at, self._lost.next_at(), *(seat.start_at for seat in self._seats)]
+        moments = [self._kill_at, self._lost.next_at(), self._herald.beat(), *(seat.start_at for seat in self._seats)]
         soonest = min((moment for moment in moments if moment is not None), default=None)
         timeout_s = None if soonest is None else max(0.0, soonest - time.monotonic())
         with selectors.DefaultSelector() as selector:
@@ -143,6 +169,7 @@ class Supervisor:
             events.info("signal received", signal=signal.Signals(number).name, count=self._heeded)
             grace_s = self._settings.shutdown_grace_s if self._heeded == 1 else 0.0
             self._kill_at = time.monotonic() + (grace_s + KILL_AFTER_S if self._heeded < _SIGNALS_TO_KILL else 0.0)
+            self._herald.stopping()
             for seat in self._seats:
                 seat.start_at = None
                 seat.tell(number)
@@ -154,6 +181,7 @@ class Supervisor:
                 continue
             if not self._proven:
                 self._proven = True
+                self._herald.ready()
                 if seat.greeting is not None and seat.greeting.local:
                     self._join_local()
                 for other in self._seats:

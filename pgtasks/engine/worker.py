@@ -38,6 +38,7 @@ from pgtasks.engine.retention import Pruner
 from pgtasks.engine.scheduler import Scheduler, write_schedules
 from pgtasks.engine.slots import Slots
 from pgtasks.engine.supervised import Supervision
+from pgtasks.engine.vitals import Ops, Vitals
 from pgtasks.model import WorkerInfo
 from pgtasks.settings import QUEUE_DEFAULT, QueueSlots, WorkerSettings
 from pgtasks.store import statements
@@ -51,27 +52,34 @@ def run(
     label: str = "",
     supervision: Supervision | None = None,
     child_command: Sequence[str] = (),
+    ops: Ops | None = None,
 ) -> int:
     """Run a worker until it is stopped; gives the process's exit code.
 
     ``label`` names the deployment that the app's schedules belong to, as ``MODULE:APP``.
     ``supervision`` is what the worker has from its supervisor, if it has one. ``child_command``
     starts a child process for isolated tasks (``python -m pgtasks.cli.child MODULE:APP``).
+    ``ops`` watches the worker.
 
     Raises DatabaseUnavailable when the database cannot be reached at the start, and ConfigError when
     there are isolated tasks and no command for child processes. Must be called in the main thread,
     which is the one that gets signals.
     """
     try:
-        return asyncio.run(_run(app, settings, label, supervision, child_command))
+        return asyncio.run(_run(app, settings, label, supervision, child_command, ops))
     finally:
         app.close()
 
 
 async def _run(
-    app: App, settings: WorkerSettings, label: str, supervision: Supervision | None, child_command: Sequence[str]
+    app: App,
+    settings: WorkerSettings,
+    label: str,
+    supervision: Supervision | None,
+    child_command: Sequence[str],
+    ops: Ops | None,
 ) -> int:
-    worker = Worker(app, settings, label, supervision.worker_id if supervision else None, child_command)
+    worker = Worker(app, settings, label, supervision.worker_id if supervision else None, child_command, ops)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, worker.on_signal, number)
@@ -135,10 +143,12 @@ class Worker:
         label: str = "",
         worker_id: UUID | None = None,
         child_command: Sequence[str] = (),
+        ops: Ops | None = None,
     ) -> None:
         queues = settings.queues or _queues_of(app)
         rng = random.Random()
-        self._app, self._settings, self._label, self._rng = app, settings, label, rng
+        self._app, self._settings, self._label, self._rng, self._ops = app, settings, label, rng, ops
+        meter = self._meter = ops.meter if ops is not None else None
         self.info = _info(worker_id or uuid4(), app, settings, queues)
         tag = self.info.id.hex[:12]
         links = self._links = Connections(settings.dsn or app.dsn, settings, tag)
@@ -149,7 +159,8 @@ class Worker:
         leases = Leases(settings.lease_s)
         self._completer = Completer(links.finish, self.info.id, leases, settings.concurrency // 2)
         children = ChildOptions(child_command, settings.children, settings.child_max_tasks) if child_command else None
-        self.executor = Executor(app, slots, leases, self._completer.add, children)
+        deliver = self._completer.add if meter is None else meter.counting(self._completer.add)
+        self.executor = Executor(app, slots, leases, deliver, children)
         self._heartbeat = Heartbeat(links.heartbeat, self.info, leases, self.executor, random.Random())
         self._scheduler = Scheduler(links.schedule, rng, lambda: self._bell.hears)
         self._bell = Bell(
@@ -162,7 +173,7 @@ class Worker:
             on_schedules=self._scheduler.changed.set,
             route=links.route,
         )
-        self._claimer = self._make_claimer(slots, leases)
+        self._slots, self._claimer = slots, self._make_claimer(slots, leases)
         self._sweeper = Sweeper(links.finish, self._heartbeat.window, settings.sweep_interval_s, rng)
         self._tidier = Tidier(links.finish, rng)
         self._pruner = Pruner(links.finish, settings.keep_s, rng)
@@ -193,6 +204,7 @@ class Worker:
             completer=self._completer,
             stop=self.switch.asked,
             rng=self._rng,
+            meter=self._meter,
         )
 
     @property
@@ -254,8 +266,12 @@ class Worker:
         parts.append(asyncio.create_task(self._heartbeat.until_ended(), name="heartbeat"))
         self.executor.warm_up()
         self._say_started()
+        if self._ops is not None:
+            self._ops.working(self.vitals())
         try:
             whole = await self._wait_for_stop(parts)
+            if self._ops is not None:
+                self._ops.stopping(recycles=self.switch.recycles)
             return await self._departure.go(parts[0], whole=whole)
         finally:
             self._stop_all.set()
@@ -263,6 +279,21 @@ class Worker:
             for part in parts:
                 part.cancel()
             await asyncio.gather(*parts, return_exceptions=True)
+
+    def vitals(self) -> Vitals:
+        """Give what others may read of this worker while it runs."""
+        return Vitals(
+            info=self.info,
+            settings=self._settings,
+            slots=self._slots,
+            executor=self.executor,
+            claimer=self._claimer,
+            completer=self._completer,
+            sweeper=self._sweeper,
+            heartbeat=self._heartbeat,
+            switch=self.switch,
+            loop=asyncio.get_running_loop(),
+        )
 
     def _say_started(self) -> None:
         names = self.info.names

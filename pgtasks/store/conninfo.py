@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgtasks.errors import ConfigError
 
-Part = Literal["claim", "finish", "heartbeat", "listen", "schedule", "client", "cli", "migrate", "bench"]
+Part = Literal["claim", "finish", "heartbeat", "listen", "schedule", "metrics", "client", "cli", "migrate", "bench"]
 
 # Without these libpq waits for ever on a connection whose other end has vanished. Both kinds
 # are needed: the user timeout covers a query being sent, keepalives the wait for its reply.
@@ -60,12 +60,15 @@ _SCHEDULE = {**_PLANNER, "lock_timeout": "500"}
 # A stopped process that takes no notifications keeps its backend in the middle of sending them,
 # with a snapshot that holds back vacuum in the whole database; here the server ends it.
 _LISTEN = {**_PLANNER, "tcp_user_timeout": "30000"}
+# Better no answer than one that costs more than what it tells.
+_METRICS = {"statement_timeout": "2000", "lock_timeout": "500"}
 # A bulk is as slow as the iterable that feeds it.
 _CLIENT = {"idle_in_transaction_session_timeout": "0"}
 _OF_PART: dict[Part, dict[str, str]] = {
     **dict.fromkeys(("claim", "finish", "heartbeat"), _PLANNER),
     "listen": _LISTEN,
     "schedule": _SCHEDULE,
+    "metrics": _METRICS,
     "client": _CLIENT,
 }
 

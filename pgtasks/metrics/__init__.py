@@ -1,0 +1,1 @@
+"""Metrics for Prometheus: what a worker counts, and facts about its database."""
