@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 _MIB = 1024 * 1024
-_TRIES = 100
+_PAGE_BYTES = 4096
 # Run by its own interpreter: its standard input ends when the harness does, however that ends.
 _UNMOUNT_AT_THE_END = """
 import subprocess, sys
@@ -50,15 +50,17 @@ class SmallDisk:
     def fill(self, *, leave_mib: float = 0.0) -> None:
         """Write a file that leaves only so much room, whoever else writes meanwhile."""
         with self._ballast.open("ab") as ballast:
-            for _ in range(_TRIES):
-                room = self.free_bytes() - int(leave_mib * _MIB)
-                if room <= 0:
-                    return
+            step = self._mib * _MIB
+            while step >= _PAGE_BYTES:
+                step = min(step, self.free_bytes() - int(leave_mib * _MIB))
                 try:
-                    os.posix_fallocate(ballast.fileno(), ballast.seek(0, os.SEEK_END), room)
+                    if step > 0:
+                        os.posix_fallocate(ballast.fileno(), ballast.seek(0, os.SEEK_END), step)
                 except OSError as error:
                     if error.errno != errno.ENOSPC:
                         raise
+                    # Somebody else took some of it. A large piece that fails is given back slowly.
+                    step //= 2
 
     def clear(self) -> None:
         """Remove that file, if it is there."""
