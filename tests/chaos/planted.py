@@ -114,7 +114,7 @@ def _drop_on_error() -> None:
     async def instead(self: completer.Completer, batch: Any, error: Exception) -> list[Any]:
         return []
 
-    setattr(completer.Completer, "_instead", instead)  # noqa: B010 - as above
+    setattr(completer.Completer, "_instead", instead)  # noqa: B010 - mypy refuses a plain assignment
 
 
 def _never_look_back() -> None:
@@ -126,7 +126,7 @@ def _never_look_back() -> None:
 
     for name, bug in {"rescan_due": never, "rescan_in_s": far, "near_in_s": far}.items():
         setattr(cursor.Cursor, name, bug)
-    setattr(cursor, "LAG", timedelta(0))  # noqa: B010 - as above
+    setattr(cursor, "LAG", timedelta(0))  # noqa: B010 - mypy refuses a plain assignment
 
 
 def _swap_results() -> None:
@@ -146,7 +146,7 @@ def _stop_without_release() -> None:
     def gone(self: executor.Executor) -> int:
         return int(running(self)) if self.accepting else 0
 
-    setattr(executor.Executor, "running", property(gone))  # noqa: B010 - as above
+    setattr(executor.Executor, "running", property(gone))  # noqa: B010 - mypy refuses a plain assignment
 
 
 _TASK = Options.task

@@ -92,9 +92,9 @@ def finish(
     target: Path | None,
 ) -> int:
     """Print the table, write the document, keep or remove the folder; gives the exit code."""
-    print(f"\nchaos, seed {document['seed']}, {document['duration_s']:g} s of faults\n")  # noqa: T201 - the result
-    print(report.table(document, violations))  # noqa: T201 - the result
-    print(f"\nAgain: {document['command']}")  # noqa: T201 - the result
+    title = f"chaos, seed {document['seed']}, {document['duration_s']:g} s of faults"
+    text = f"\n{title}\n\n{report.table(document, violations)}\n\nAgain: {document['command']}"
+    print(text)  # noqa: T201 - it talks to a person
     if target is not None:
         target.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
     if not violations and not result.failures:
@@ -149,7 +149,7 @@ class Terminal:
         """Show where the run is."""
         line = f"chaos: {step}: {text}"
         if self._live:
-            print(f"\r\033[K{line[: self._width]}", end="", file=sys.stderr, flush=True)  # noqa: T201 - progress
+            print(f"\r\033[K{line[: self._width]}", end="", file=sys.stderr, flush=True)  # noqa: T201 - it talks to a person
         elif step != self._step:
             _say(line)
         self._step = step

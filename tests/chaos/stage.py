@@ -238,7 +238,7 @@ class Stage:
                 self._progress("kills", f"{left} tasks are due")
                 if left < CAUGHT_UP:
                     return
-            time.sleep(0.2)
+            time.sleep(0.2)  # a moment before the next look
 
     def _stop_each(self, work: workload.Workload) -> None:
         """Stop the workers one after the other, under load, as a deployment does."""

@@ -35,6 +35,33 @@ def completed(task_id: int, lease_id: int, *, attempt: int = 1) -> Row:
     return Row(task_id, "completed", "quick", attempt, 3, lease_id, f"t{task_id}", result=value(task_id, lease_id))
 
 
+def marks() -> list[Mark]:
+    """Return the workers' log of the good history."""
+    return [
+        start(1, 1, 10),
+        effect(1, 1, 11),
+        start(2, 2, 20, pid=20),
+        start(2, 3, 25, attempt=2),
+        effect(2, 3, 26, attempt=2),
+        # In the log, but refused; and logged before the other's end was accepted.
+        effect(2, 2, 27, pid=20),
+        start(3, 4, 30),
+        start(3, 5, 31, attempt=2),
+        start(3, 6, 32, attempt=3),
+        start(4, 7, 40),
+        Mark("snooze", "quick", 4, 7, 1, "t4", 10, 1, 41),
+        start(4, 8, 42),
+        effect(4, 8, 43),
+        start(5, 9, 50),
+        Mark("start", "tick", 6, 10, 1, "", 10, 1, 60),
+        Mark("effect", "tick", 6, 10, 1, "", 10, 1, 61, value(6, 10)),
+        start(7, 11, 70),
+        effect(7, 11, 71),
+        start(8, 12, 72),
+        effect(8, 12, 73),
+    ]
+
+
 def good() -> History:
     """Return a history with a bit of everything, in which all is well.
 
@@ -50,29 +77,7 @@ def good() -> History:
     ]
     return History(
         sent=sent,
-        marks=[
-            start(1, 1, 10),
-            effect(1, 1, 11),
-            start(2, 2, 20, pid=20),
-            start(2, 3, 25, attempt=2),
-            effect(2, 3, 26, attempt=2),
-            # In the log, but refused; and logged before the other's end was accepted.
-            effect(2, 2, 27, pid=20),
-            start(3, 4, 30),
-            start(3, 5, 31, attempt=2),
-            start(3, 6, 32, attempt=3),
-            start(4, 7, 40),
-            Mark("snooze", "quick", 4, 7, 1, "t4", 10, 1, 41),
-            start(4, 8, 42),
-            effect(4, 8, 43),
-            start(5, 9, 50),
-            Mark("start", "tick", 6, 10, 1, "", 10, 1, 60),
-            Mark("effect", "tick", 6, 10, 1, "", 10, 1, 61, value(6, 10)),
-            start(7, 11, 70),
-            effect(7, 11, 71),
-            start(8, 12, 72),
-            effect(8, 12, 73),
-        ],
+        marks=marks(),
         rows=[
             completed(1, 1),
             completed(2, 3, attempt=2),
