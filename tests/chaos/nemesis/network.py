@@ -117,9 +117,14 @@ class LostReply(_NetworkFault):
 
 
 class LostCommit(_NetworkFault):
-    """The COMMIT of a transaction of several statements is done, and the worker never hears of it."""
+    """The COMMIT of a transaction of several statements is done, and the worker never hears of it.
+
+    A worker's writes are single statements, for which `LostReply` is the same; where it has no transactions, this
+    misses.
+    """
 
     name = "lost_commit"
+    patience_s = 1.0
 
     def strike(self, rng: Random) -> None:
         """Lose the reply to the next COMMIT of any connection of a worker."""
