@@ -122,7 +122,7 @@ class Fleet:
             wait_until(
                 lambda index=index: READY_LINE in self.output(index) or not self.alive(index),  # type: ignore[misc]  # a default binds the loop's variable
                 timeout_s,
-                hint=lambda index=index: f"worker {index} printed:\n{self.output(index)}",  # type: ignore[misc]  # as above
+                hint=lambda index=index: f"worker {index} printed:\n{self.output(index)}",  # type: ignore[misc]  # a default binds it, as above
             )
         return self
 

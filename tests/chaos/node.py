@@ -118,7 +118,7 @@ class Node:
 
     def copy_of(self, primary: "Node") -> None:
         """Replace its data by a copy of the primary's and start it as a standby that streams from there."""
-        source = f"host={primary._server.socket_dir} port={primary.port} user={ROLE}"  # noqa: SLF001 - a node too
+        source = f"host={primary._server.socket_dir} port={primary.port} user={ROLE}"  # noqa: SLF001 - of another node, which is the same class
         data, new = self._server.data_dir, self.folder / "data.new"
         for stale in (data, new):
             shutil.rmtree(stale, ignore_errors=True)

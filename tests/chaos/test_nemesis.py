@@ -67,10 +67,10 @@ def test_the_same_seed_strikes_in_the_same_order() -> None:
         with Nemesis(
             [Recorded(name) for name in names],
             Random(7),
-            lambda name, what, to=order: to.append(name) if what == "begin" else None,  # type: ignore[misc]  # bound now
+            lambda name, what, to=order: to.append(name) if what == "begin" else None,  # type: ignore[misc]  # a default binds the list
             pause_s=_SOON_S,
         ):
-            wait_until(lambda seen=order: len(seen) >= 20)  # type: ignore[misc]  # bound now
+            wait_until(lambda seen=order: len(seen) >= 20)  # type: ignore[misc]  # a default binds the list
         orders.append(order[:20])
     assert orders[0] == orders[1]
     assert all(set(orders[0][turn : turn + 4]) == {"a", "b", "c", "d"} for turn in range(0, 20, 4))

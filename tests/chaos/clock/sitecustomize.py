@@ -67,7 +67,7 @@ def _shift() -> None:
     time.ctime = _of_now(time.ctime)
     time.strftime = _shifted_strftime
     dt.datetime = _ShiftedDatetime  # type: ignore[misc]  # a class stands in for a class
-    dt.date = _ShiftedDate  # type: ignore[misc]  # as above
+    dt.date = _ShiftedDate  # type: ignore[misc]  # a class stands in, as above
 
 
 if _SHIFT_S != 0.0:
