@@ -172,8 +172,10 @@ class ProcessRunner:
                 return
             self.started += 1
             self._starting.add(child)
-            child.failure = f"it was not ready within {START_S:g} s"
-            child.kill_in(START_S)
+            child.kill_in(START_S, partial(self._too_slow, child))
+
+    def _too_slow(self, child: Child) -> None:
+        child.failure = child.failure or f"it was not ready within {START_S:g} s"
 
     def _start_failed(self, why: str) -> None:
         """Say why no child comes up, and give back what would have to wait for one."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -57,11 +58,23 @@ async def test_a_program_that_is_not_there_is_no_end_of_the_worker(
     assert "/nowhere/python" in vars(record)["pgtasks"]["why"]
 
 
-async def test_a_child_that_never_gets_ready_is_killed(pools: Pools, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The task is given back."""
+async def test_a_child_that_never_gets_ready_is_killed(
+    pools: Pools, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The task is given back, and the log says how long that took; one that somebody else kills is not called slow."""
     with quick(monkeypatch, START_S=0.001):
         pool = pools()
         assert await pool.run("pid") == Released()
+    pool = pools()
+    attempt = pool.submit("pid")
+    (child,) = pool.runner._starting  # noqa: SLF001 - the one to kill
+    os.kill(child.pid, signal.SIGKILL)
+    assert await pool.outcome(attempt) == Released()
+    slow, killed = (
+        vars(record)["pgtasks"]["why"] for record in caplog.records if "did not start" in record.getMessage()
+    )
+    assert slow == "it was not ready within 0.001 s"
+    assert "SIGKILL" in killed
 
 
 async def test_time_begins_when_a_child_takes_the_task(pool: Pool) -> None:
