@@ -132,8 +132,8 @@ def _never_look_back() -> None:
 def _swap_results() -> None:
     complete = statements.complete
 
-    def swapped(worker_id: Any, tasks: Any, outcomes: Sequence[Completed], emptied: Any) -> Any:
-        return complete(worker_id, tasks, [*outcomes[1:], outcomes[0]], emptied)
+    def swapped(worker_id: Any, tasks: Any, outcomes: Sequence[Completed], *rest: Any, **more: Any) -> Any:
+        return complete(worker_id, tasks, [*outcomes[1:], outcomes[0]], *rest, **more)
 
     setattr(statements, "complete", swapped)  # noqa: B010 - mypy refuses to assign to a function
 
