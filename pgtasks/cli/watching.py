@@ -79,7 +79,7 @@ class Watch:
 
         def ready() -> list[str]:
             signs = self.vitals.signs() if self.vitals is not None else None
-            return judgement.not_ready(signs, keeper.schema_problem)
+            return judgement.not_ready(signs, keeper.schema_problem())
 
         pages = {
             "/metrics": lambda accept: Answer(200, *page_of(registry, accept)),

@@ -59,7 +59,10 @@ class DatabaseReader:
         if self._connection is None:
             self._connection = connect(self._dsn, "metrics", worker=self._worker, pooler=self._pooler)
         try:
-            schema.require(schema.read(self._connection))
+            state = schema.read(self._connection)
+            # A newer one serves this version as well, until it is replaced (docs/upgrading.md).
+            if state.verdict != "too new":
+                schema.require(state)
             return read_facts(self._connection)
         except BaseException:
             self.close()
@@ -98,22 +101,28 @@ class FactsKeeper:
             self._changed.notify_all()
         self._thread.join(CLOSE_S)
 
-    @property
     def schema_problem(self) -> str | None:
-        """What was wrong with the schema at the last reading, if something was."""
+        """Give what was wrong with the schema at the last reading, and have it looked at again if that is old."""
+        self._want()
         problem = self._problem
         return problem if problem is not None and problem.startswith(_SCHEMA) else None
 
     def known(self) -> Known:
         """Give what is known; facts that are too old are read first if that is quick."""
         with self._changed:
-            asked_at = self._clock()
-            if asked_at - self._tried_at >= KEPT_S:
-                self._wanted = True
-                self._changed.notify_all()
+            if self._want():
                 self._changed.wait_for(lambda: self._ended or not self._wanted, WAIT_S)
             age_s = self._clock() - self._read_at if self._facts is not None else 0.0
             return Known(self._facts, age_s, self._errors, self._problem)
+
+    def _want(self) -> bool:
+        """Have the facts read anew if they are old; tells whether that is so."""
+        with self._changed:
+            if self._clock() - self._tried_at < KEPT_S:
+                return False
+            self._wanted = True
+            self._changed.notify_all()
+            return True
 
     def _work(self) -> None:
         while self._wait():

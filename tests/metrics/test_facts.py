@@ -1,0 +1,107 @@
+"""Facts about the database: exact while that is cheap, estimated beyond, never more than a bounded part."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from prometheus_client.registry import CollectorRegistry
+
+from pgtasks.metrics.collector import FactsCollector, page_of
+from pgtasks.metrics.facts import DatabaseReader, FactsKeeper
+from pgtasks.store import facts
+from pgtasks.store.facts import read_facts
+from pgtasks.store.session import SyncConnection, connect
+from tests.database import Connection, rows
+
+pytestmark = pytest.mark.pg
+
+RUNNING = (
+    "WITH lease AS (INSERT INTO pgtasks.leases (worker_id, expires_at, task_ids)"
+    " SELECT gen_random_uuid(), now() + interval '1 minute', array_agg(id) FROM"
+    " (SELECT id FROM pgtasks.tasks WHERE queue = %s ORDER BY id LIMIT %s) t RETURNING id, task_ids)"
+    " UPDATE pgtasks.tasks t SET state = 'running', lease_id = lease.id, claimed_at = now(), attempt = 1"
+    " FROM lease WHERE t.id = ANY (lease.task_ids)"
+)
+
+
+@pytest.fixture
+def reader(dsn: str) -> Iterator[SyncConnection]:
+    """A connection as the metrics have it."""
+    with connect(dsn, "metrics") as connection:
+        yield connection
+
+
+def test_small_tables_are_told_exactly(connection: Connection, reader: SyncConnection, dsn: str) -> None:
+    """Every status, pauses, dead letters, live workers, overdue schedules, and an open transaction."""
+    rows(connection, "SELECT pgtasks.enqueue('a', queue => 'mails') FROM generate_series(1, 5)")
+    rows(connection, RUNNING, "mails", 2)
+    rows(connection, "SELECT pgtasks.enqueue('a', queue => 'mails', delay => '1 hour')")
+    rows(
+        connection,
+        "INSERT INTO pgtasks.tasks (name, queue, run_at, attempt) VALUES"
+        " ('a', 'mails', now() + interval '1 hour', 1), ('a', 'old', now() - interval '90 s', 0)",
+    )
+    rows(connection, "SELECT pgtasks.pause('old')")
+    rows(
+        connection,
+        "INSERT INTO pgtasks.dead_letters (id, queue, name, payload, attempt, priority, run_at, created_at,"
+        " finished_at, reason) SELECT g, 'old', 'a', '{}', 1, 0, now(), now(), now(), 'exhausted'"
+        " FROM generate_series(1, 3) g",
+    )
+    rows(
+        connection,
+        "INSERT INTO pgtasks.workers (id, name, queues, names, slots, lease_s, version)"
+        " VALUES (gen_random_uuid(), 'w', '{mails}', '{a}', 1, 3000, '1')",
+    )
+    rows(connection, "INSERT INTO pgtasks.schedules (name, expression, task) VALUES ('s', '@hourly', 'a')")
+    rows(connection, "UPDATE pgtasks.schedules SET next_fire = now() - interval '10 min'")
+    with psycopg.connect(dsn) as other:
+        rows(other, "SELECT txid_current()")
+        found = read_facts(reader)
+    mails, old = found.queues["mails"], found.queues["old"]
+    assert mails.tasks == {"scheduled": 1, "queued": 3, "running": 2, "retrying": 1}
+    assert (mails.paused, mails.workers, mails.dead_letters) == (False, 1, 0)
+    assert (old.paused, old.workers, old.dead_letters) == (True, 0, 3)
+    assert 90 <= old.oldest_waiting_s < 150
+    assert found.schedules_overdue == 1
+    assert 600 <= found.schedules_overdue_s < 660
+    assert 0 < found.oldest_transaction_s < 60
+
+
+def test_an_empty_database_has_facts(reader: SyncConnection) -> None:
+    """Zeros, no error."""
+    found = read_facts(reader)
+    assert found.queues == {}
+    assert (found.schedules_overdue, found.schedules_overdue_s) == (0, 0.0)
+
+
+def test_what_is_large_is_estimated(
+    connection: Connection, reader: SyncConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small queue beside it stays exact, and so does what runs."""
+    monkeypatch.setattr(facts, "PAGES", 40)
+    monkeypatch.setattr(facts, "COUNTED_MAX", 200)
+    rows(connection, "SELECT pgtasks.enqueue('a', queue => 'big') FROM generate_series(1, 8000)")
+    rows(connection, "SELECT pgtasks.enqueue('a', queue => 'small') FROM generate_series(1, 7)")
+    rows(connection, RUNNING, "big", 150)
+    found = read_facts(reader)
+    assert found.queues["small"].tasks == {"scheduled": 0, "queued": 7, "running": 0, "retrying": 0}
+    assert found.queues["big"].tasks["running"] == 150
+    assert found.queues["big"].tasks["queued"] == pytest.approx(7850, rel=0.5)
+
+
+def test_ten_thousand_queues_make_a_bounded_page(connection: Connection, dsn: str) -> None:
+    """B-03: producers invent names of queues; the page does not grow with them, and the sum stays."""
+    rows(
+        connection,
+        "INSERT INTO pgtasks.tasks (name, queue) SELECT 'a', 'q' || (10000 + g) FROM generate_series(1, 600) g",
+    )
+    rows(connection, "INSERT INTO pgtasks.tasks (name, queue) VALUES ('a', 'q\u202e\"} 1' || chr(92))")
+    registry = CollectorRegistry()
+    with FactsKeeper(DatabaseReader(dsn, pooler="none")) as keeper:
+        registry.register(FactsCollector(keeper))
+        _, page = page_of(registry, "")
+    queued = [line for line in page.decode().splitlines() if 'status="queued"' in line]
+    assert len(queued) == facts.QUEUES_MAX + 1
+    # Those without a label of their own are estimated, where deleted rows have left the table large.
+    assert sum(float(line.rpartition(" ")[2]) for line in queued) == pytest.approx(601, rel=0.5)
