@@ -19,6 +19,7 @@ from pgtasks.cli import (
     schedules,
     status,
     tasks,
+    top,
     worker,
     workers,
 )
@@ -32,6 +33,7 @@ def mount(app: typer.Typer) -> None:
     """Add every command to the root."""
     app.command("worker")(worker.worker)
     app.command("status")(status.status)
+    app.command("top")(top.top)
     app.command("enqueue")(enqueue.enqueue)
     app.add_typer(tasks.commands, name="tasks")
     app.add_typer(queues.commands, name="queues")

@@ -85,17 +85,26 @@ class Listing:
     """A table whose rows stay on one line each.
 
     Where the terminal is narrow, only flexible columns give way, the widest first, and their
-    texts are cut with …; rich would take from all columns, numbers included.
+    texts are cut with …; rich would take from all columns, numbers included. Without a rule below
+    its heading it has one line more than rows.
     """
 
-    def __init__(self, columns: Sequence[tuple[str, Literal["left", "right"]]], *, flexible: Iterable[str]) -> None:
-        self._columns, self._flexible = list(columns), frozenset(flexible)
+    def __init__(
+        self,
+        columns: Sequence[tuple[str, Literal["left", "right"]]],
+        *,
+        flexible: Iterable[str],
+        ruled: bool = True,
+    ) -> None:
+        self._columns, self._flexible, self._ruled = list(columns), frozenset(flexible), ruled
         self._rows: list[tuple[Text, ...]] = []
+        self._styles: list[str] = []
         self._sections: set[int] = set()
 
-    def add_row(self, *cells: Text) -> None:
+    def add_row(self, *cells: Text, style: str = "") -> None:
         """Add a row: one cell for each column."""
         self._rows.append(cells)
+        self._styles.append(style)
 
     def add_section(self) -> None:
         """Set the following rows apart."""
@@ -104,13 +113,15 @@ class Listing:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw it in the width there is."""
         widths = self._widths(options.max_width)
-        made = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, header_style="bold")
+        # A box has a column of its own between two columns; without one all of the gap is padding.
+        box, padding = (SIMPLE_HEAD, (0, 1, 0, 0)) if self._ruled else (None, (0, COLUMN_GAP, 0, 0))
+        made = Table(box=box, pad_edge=False, padding=padding, show_edge=False, header_style="bold")
         for (name, justify), width in zip(self._columns, widths, strict=True):
             made.add_column(Text(name), justify=justify, no_wrap=True, overflow="ellipsis", width=width)
         for number, row in enumerate(self._rows):
             if number in self._sections:
                 made.add_section()
-            made.add_row(*row)
+            made.add_row(*row, style=self._styles[number])
         yield made
 
     def _widths(self, available: int) -> list[int]:
@@ -127,9 +138,11 @@ class Listing:
         return widths
 
 
-def table(columns: Sequence[tuple[str, Literal["left", "right"]]], *, flexible: Iterable[str] = ()) -> Listing:
+def table(
+    columns: Sequence[tuple[str, Literal["left", "right"]]], *, flexible: Iterable[str] = (), ruled: bool = True
+) -> Listing:
     """Make a table; only flexible columns give way where the terminal is narrow."""
-    return Listing(columns, flexible=flexible)
+    return Listing(columns, flexible=flexible, ruled=ruled)
 
 
 def facts(pairs: Iterable[tuple[Text | str, Text | str]]) -> Table:

@@ -11,6 +11,7 @@ from pgtasks.errors import ConfigError
 
 INTERVAL_S_DEFAULT = 2.0
 INTERVAL_S_LEAST = 0.2
+INTERVAL_S_MOST = 86_400
 
 
 def status(
@@ -31,8 +32,8 @@ def status(
         raise ConfigError("SECONDS goes with --watch: pgtasks status --watch 5")
     if watch and as_json:
         raise ConfigError("--watch draws for people — for programs, run `pgtasks status --json` again and again")
-    if seconds is not None and not INTERVAL_S_LEAST <= seconds <= 86400:  # noqa: PLR2004 - a day, in seconds
-        raise ConfigError(f"--watch takes {INTERVAL_S_LEAST:g} to 86400 seconds, got {seconds:g}")
+    if seconds is not None and not INTERVAL_S_LEAST <= seconds <= INTERVAL_S_MOST:
+        raise ConfigError(f"--watch takes {INTERVAL_S_LEAST:g} to {INTERVAL_S_MOST} seconds, got {seconds:g}")
     from pgtasks.cli import status_screen
 
     if watch:

@@ -229,7 +229,8 @@ def test_no_statement_of_status_mentions_a_payload() -> None:
     live = ["queues_read", "tasks_sample", "tasks_count", "tasks_heads", "leases_count", "leases_expired"]
     past = ["dead_letters_count", "history_sample", "history_count", "worker_stats_read", "all_tasks_list"]
     planned = ["schedules_count", "schedules_troubled"]
-    for name in live + past + planned:
+    watched = ["tasks_running", "history_count_between", "attempts_count_between", "attempts_watch"]
+    for name in live + past + planned + watched:
         code = "\n".join(line for line in sql(name).splitlines() if not line.startswith("--"))
         assert not any(word in code for word in forbidden), name
 
