@@ -188,6 +188,8 @@ class Stage:
         history.drain_s = self._drain()
         self._keeping.set()
         keeper.join()
+        # One that Python is still starting cannot have an ear for signals yet.
+        wait_until(self._are_heard, SETTLED_S_MAX, 0.1, hint="a worker does not register")
         fleet.stop_all(plan.grace_s * 3 + 30)
         self._read(history, work)
         return Result(history, evil.counts, [*evil.failures, *work.stuck])
@@ -253,6 +255,9 @@ class Stage:
             self.fleet.terminate(index)
             self.fleet.wait(index, self.plan.grace_s * 3 + 30)
             self.fleet.replace_dead()
+
+    def _are_heard(self) -> bool:
+        return all(self._is_heard(index) for index in range(self.fleet.count) if self.fleet.alive(index))
 
     def _is_heard(self, index: int) -> bool:
         """Tell whether the worker at a place has registered and was heard of a moment ago."""
