@@ -1,0 +1,1 @@
+"""Health: who is alive and ready, who says so, and over what."""
