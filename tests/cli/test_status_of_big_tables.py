@@ -1,7 +1,7 @@
 """`pgtasks status` reads a bounded part of big tables, and marks what it estimates."""
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from pgtasks.cli.status_screen import document, screen
-from pgtasks.store import overview, reading
+from pgtasks.store import overview, reading, watching
 from pgtasks.store.overview import Budget, rates_of, read_overview, worth_counting
 from pgtasks.store.reading import CompletedRow, SampledHistoryRow
 from pgtasks.store.session import Statement, connect, index_order
@@ -92,6 +92,8 @@ def test_the_screen_marks_estimates(big: str) -> None:
     assert max(map(len, text.splitlines())) <= 80
 
 
+NOW = datetime.now(UTC)
+LATELY = NOW - timedelta(seconds=2)
 STATEMENTS: list[tuple[Statement[Any], int]] = [
     (reading.queues(limit=1000), 1000),
     (reading.sample(pages=overview.STATUS.pages), 120_000),
@@ -103,6 +105,10 @@ STATEMENTS: list[tuple[Statement[Any], int]] = [
     (reading.sample_history(pages=overview.HISTORY_PAGES, period_s=3600, recent_s=60), 120_000),
     (reading.completed(period_s=3600, limit=100_001), 100_001),
     (reading.completed(period_s=60, limit=20_001), 20_001),
+    (watching.running(scan=2000, limit=200), 2000),
+    (watching.completed(LATELY, NOW, limit=20_000), 20_000),
+    (watching.failed(LATELY, NOW, limit=20_000), 20_000),
+    (watching.failures(LATELY, scan=1000, limit=100), 1000),
 ]
 
 
