@@ -48,6 +48,8 @@ class QueueSlots:
 
 CONCURRENCY_MAX = 10_000
 PROCESSES_MAX = 256
+# After the loss of a worker all it ran goes through children, most of which then only wait for others.
+CHILDREN_LEAST = 4
 KEEP_S_MIN = 3600.0
 PORT_MAX = 65535
 
@@ -79,7 +81,7 @@ class WorkerSettings:
         default=1, metadata=_about("PGTASKS_PROCESSES", "worker processes to keep running", 1, PROCESSES_MAX)
     )
     children: int = field(
-        default_factory=lambda: max(2, _cores()),
+        default_factory=lambda: max(CHILDREN_LEAST, _cores()),
         metadata=_about("PGTASKS_CHILDREN", "processes for isolated tasks, which run one at a time in each", 1, 1000),
     )
     child_memory_mib: int = field(

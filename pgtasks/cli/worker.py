@@ -24,7 +24,7 @@ def _option(setting: str, metavar: str | None = None) -> Any:
     text = found.metadata["help"]
     default = f"{found.default:g}" if isinstance(found.default, float) else str(found.default)
     if found.default is MISSING:
-        default = "the number of cores, at least 2"
+        default = "the number of cores, at least 4"
     ending = "" if isinstance(found.default, bool) else f"  [default: {default}]"
     if not isinstance(found.default, str):  # those begin with a value to type, in lower case
         text = text[:1].upper() + text[1:]
