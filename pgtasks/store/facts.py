@@ -18,7 +18,7 @@ from pgtasks.store.session import SyncConnection, fetch_all
 QUEUES_MAX = 200
 PAGES = 64
 # Rows that are counted one by one, for all queues together.
-COUNTED_MAX = 2000
+COUNTED_MAX = 5000
 RUNNING_MAX = 2000
 DEAD_MAX = 5000
 STATUSES = ("scheduled", "queued", "running", "retrying")
