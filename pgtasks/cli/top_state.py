@@ -7,7 +7,7 @@ the rates of the last seconds and the latest failures. A ``View`` is what the pe
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Literal, get_args
@@ -60,7 +60,7 @@ class Picture:
 
     def running_by(self, sort: Sort) -> list[RunningTask]:
         """Give the running tasks in an order; within a queue, a name or a worker the oldest first."""
-        keys = {
+        keys: dict[Sort, Callable[[RunningTask], str]] = {
             "age": lambda _: "",
             "queue": lambda task: task.queue,
             "name": lambda task: task.name,

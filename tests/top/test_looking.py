@@ -45,7 +45,7 @@ def test_a_look_sees_what_runs_and_what_ended(dsn: str, connection: Connection) 
     connection.execute("SELECT pgtasks.cancel(%s)", (second,))
     connection.execute(
         "INSERT INTO pgtasks.history (id, created_at, run_at, attempt, priority, status, queue, name, payload,"
-        " finished_at) SELECT g, now(), now(), 1, 0, 'completed', 'mails', 'a', '{}', now() - interval '2 s'"
+        " finished_at) SELECT g, now(), now(), 1, 0, 'completed', 'mails', 'a', '{}', now() - interval '1 s'"
         " FROM generate_series(1, 30) g"
     )
     connection.execute(
