@@ -1,6 +1,7 @@
 """An app whose worker can be made to hang from outside, and has little patience with itself.
 
-While the file that PGTASKS_TEST_HANG names exists, the claim loop makes no progress.
+While the file that PGTASKS_TEST_HANG names exists, the claim loop makes no progress: it stands still, or
+each claim fails when the file says so.
 """
 
 import asyncio
@@ -8,18 +9,24 @@ import os
 from pathlib import Path
 
 from pgtasks import App
+from pgtasks.engine import periodic
 from pgtasks.engine.claimer import Claimer
+from pgtasks.errors import DatabaseUnavailable
 from pgtasks.health import judgement
 
 app = App()
 judgement.STILL_S_MIN = 1.5
 judgement.SAFETY_POLLS = 1
+# A part that fails is tried again well within that bound.
+periodic.BACKOFF_S_MAX = 0.2
 _HANG = Path(os.environ.get("PGTASKS_TEST_HANG", "/nowhere"))
 _claim = Claimer._claim  # noqa: SLF001 - the failpoint goes where every claim passes
 
 
 async def _hang(claimer: Claimer, *, from_head: bool = False) -> tuple[int, bool]:
-    while _HANG.exists():  # noqa: ASYNC110, ASYNC240 - stands for a loop that does not come back
+    while _HANG.exists():  # noqa: ASYNC240 - stands for a loop that does not come back
+        if _HANG.read_text() == "fail":  # noqa: ASYNC240 - as above
+            raise DatabaseUnavailable("the claim fails")
         await asyncio.sleep(0.05)
     return await _claim(claimer, from_head=from_head)
 

@@ -23,14 +23,17 @@ def reasons(port: int, path: str) -> list[str]:
     return found
 
 
-def test_a_claim_loop_that_hangs_is_seen(dsn: str, connection: Connection, tmp_path: Path) -> None:
-    """Within its bound, while heartbeats go on; and that it goes on again."""
+@pytest.mark.parametrize("how", ["hang", "fail"])
+def test_a_claim_loop_that_makes_no_progress_is_seen(
+    dsn: str, connection: Connection, tmp_path: Path, how: str
+) -> None:
+    """Within its bound, while heartbeats go on; and that it goes on again. A claim that fails is no progress."""
     port, hang = free_ports(), tmp_path / "hang"
     flags = ("--metrics-port", str(port), "--safety-poll", "0.5")
     with WorkerProcess("tests.apps.watched:app", dsn, *flags, env={"PGTASKS_TEST_HANG": str(hang)}) as worker:
         worker.wait_ready()
         wait_until(lambda: reasons(port, "/readyz") == [])
-        hang.touch()
+        hang.write_text(how)
         wait_until(lambda: reasons(port, "/livez"), 10)
         (reason,) = reasons(port, "/livez")
         assert reason.startswith("the claim loop made no progress for")
