@@ -25,7 +25,7 @@ _claim = Claimer._claim  # noqa: SLF001 - the failpoint goes where every claim p
 
 async def _hang(claimer: Claimer, *, from_head: bool = False) -> tuple[int, bool]:
     while _HANG.exists():  # noqa: ASYNC240 - stands for a loop that does not come back
-        if _HANG.read_text() == "fail":  # noqa: ASYNC240 - as above
+        if _HANG.read_text() == "fail":  # noqa: ASYNC240 - the file is tiny and local
             raise DatabaseUnavailable("the claim fails")
         await asyncio.sleep(0.05)
     return await _claim(claimer, from_head=from_head)

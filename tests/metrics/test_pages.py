@@ -75,7 +75,7 @@ def test_the_exporter_tells_the_same_facts_without_an_app(dsn: str, connection: 
         for exporter in made:
             stack.callback(exporter.kill)
         for port in ports:
-            wait_until(lambda port=port: get(port, "/readyz").status == 200, 20)  # type: ignore[misc]  # bound now
+            wait_until(lambda port=port: get(port, "/readyz").status == 200, 20)  # type: ignore[misc]  # bound here and now
             assert scrape(port)["pgtasks_queue_tasks queue=mails status=queued"] == 3
             assert get(port, "/livez").status == 200
         made[0].terminate()
