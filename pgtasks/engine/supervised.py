@@ -63,7 +63,8 @@ class Supervision:
         descriptor, _, rest = environ.pop(VARIABLE, "").partition(":")
         worker_id, _, place = rest.partition(":")
         try:
-            found = cls(UUID(worker_id), socket.socket(fileno=int(descriptor)), int(place))
+            number = int(place)
+            found = cls(UUID(worker_id), socket.socket(fileno=int(descriptor)), number)
         except (ValueError, OSError):
             return None
         os.set_inheritable(found.line.fileno(), False)  # noqa: FBT003 - takes it by position only

@@ -43,10 +43,10 @@ def test_what_is_internal_is_gone_before_a_handler_can_see_it() -> None:
     ours, theirs = socket.socketpair()
     os.set_inheritable(theirs.fileno(), True)  # noqa: FBT003 - takes it by position only
     worker_id = uuid.uuid4()
-    environ = {VARIABLE: f"{theirs.detach()}:{worker_id}", "OTHER": "x"}
+    environ = {VARIABLE: f"{theirs.detach()}:{worker_id}:1", "OTHER": "x"}
     supervision = Supervision.take(environ)
     assert supervision is not None
-    assert supervision.worker_id == worker_id
+    assert (supervision.worker_id, supervision.place) == (worker_id, 1)
     assert environ == {"OTHER": "x"}
     supervision.greet(Greeting("host=db password='x y'", local=False))
     assert Greeting.read(ours.recv(1000)) == Greeting("host=db password='x y'", local=False)
@@ -55,7 +55,7 @@ def test_what_is_internal_is_gone_before_a_handler_can_see_it() -> None:
         end.close()
 
 
-@pytest.mark.parametrize("text", ["", "x", "3", "3:x", f"99999:{SOME_ID}", f"0:{SOME_ID}"])
+@pytest.mark.parametrize("text", ["", "x", "3", "3:x", f"99999:{SOME_ID}:0", f"0:{SOME_ID}:0", f"0:{SOME_ID}"])
 def test_what_makes_no_sense_means_that_nobody_supervises(text: str) -> None:
     """A copy of the variable in another process, say."""
     environ = {VARIABLE: text}
