@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import socket
 import socketserver
 import threading
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
@@ -105,6 +107,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         self._open: dict[socket.socket, float] = {}
         super().__init__(address, _Request)
+        _SERVERS.add(self)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serve a connection in a thread, if there are not too many."""
@@ -129,6 +132,18 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that went away."""
+
+
+# What a handler forks must not keep the port after its worker has ended.
+_SERVERS: weakref.WeakSet[_Server] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    for one in list(_SERVERS):
+        one.socket.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
 
 
 class HealthServer:

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 
@@ -104,3 +106,17 @@ def test_a_taken_port_and_a_wrong_address_are_errors(port: int) -> None:
         HealthServer("127.0.0.1", port, PAGES)
     with pytest.raises(ConfigError, match="--metrics-host"):
         HealthServer("no.such.host.invalid", port, PAGES)
+
+
+def test_what_a_process_forks_does_not_keep_its_port() -> None:
+    """A handler's child may outlive the worker, whose successor needs the port."""
+    code = (
+        "import os, time; from pgtasks.health.server import HealthServer\n"
+        "server = HealthServer('127.0.0.1', 0, {}); print(server.port, flush=True)\n"
+        "if os.fork() == 0: os.closerange(1, 3); time.sleep(10)\n"
+        "os._exit(0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=15)
+    port = int(done.stdout)
+    with HealthServer("127.0.0.1", port, PAGES):
+        assert get(port, "/fine").status == 200

@@ -41,6 +41,7 @@ def test_small_tables_are_told_exactly(connection: Connection, reader: SyncConne
         "INSERT INTO pgtasks.tasks (name, queue, run_at, attempt) VALUES"
         " ('a', 'mails', now() + interval '1 hour', 1), ('a', 'old', now() - interval '90 s', 0)",
     )
+    rows(connection, "SELECT pgtasks.enqueue('a', queue => 'old', priority => 9)")
     rows(connection, "SELECT pgtasks.pause('old')")
     rows(
         connection,
@@ -62,6 +63,7 @@ def test_small_tables_are_told_exactly(connection: Connection, reader: SyncConne
     assert mails.tasks == {"scheduled": 1, "queued": 3, "running": 2, "retrying": 1}
     assert (mails.paused, mails.workers, mails.dead_letters) == (False, 1, 0)
     assert (old.paused, old.workers, old.dead_letters) == (True, 0, 3)
+    # C-05: also while those of a higher priority starve it.
     assert 90 <= old.oldest_waiting_s < 150
     assert found.schedules_overdue == 1
     assert 600 <= found.schedules_overdue_s < 660

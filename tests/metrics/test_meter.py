@@ -2,18 +2,20 @@
 
 import math
 import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.parser import text_string_to_metric_families as parse
+from prometheus_client import CollectorRegistry, parser
+from prometheus_client.metrics_core import Metric
+from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.registry import Collector
 
 from pgtasks import App, events
 from pgtasks.engine.attempt import Attempt
 from pgtasks.engine.meter import LABELS_MAX, OTHER, OUTCOMES, Buckets, Meter
 from pgtasks.engine.runners import Finished
-from pgtasks.metrics.collector import family, histogram
+from pgtasks.metrics.collector import family, histogram, page_of
 from pgtasks.metrics.labels import bounded, label
 from pgtasks.model import Claimed
 from pgtasks.outcome import Completed, Released
@@ -121,7 +123,14 @@ def test_any_text_can_be_a_label(value: object, shown: str) -> None:
     assert label(value) == shown
 
 
-def test_a_hostile_label_does_not_break_the_page() -> None:
+@pytest.mark.parametrize(
+    ("accept", "parse"),
+    [
+        ("text/plain", parser.text_string_to_metric_families),
+        ("application/openmetrics-text", openmetrics.text_string_to_metric_families),
+    ],
+)
+def test_a_hostile_label_does_not_break_the_page(accept: str, parse: Callable[[str], Iterable[Metric]]) -> None:
     """A lone surrogate would be an error in the middle of the page, a newline a line of its own."""
 
     class Hostile(Collector):
@@ -133,8 +142,9 @@ def test_a_hostile_label_does_not_break_the_page() -> None:
     filled.add(0.5)
     registry = CollectorRegistry()
     registry.register(Hostile())
-    page = generate_latest(registry).decode("utf-8")
-    found = {one.name: one.samples for one in parse(page)}
+    content_type, page = page_of(registry, accept)
+    assert content_type.startswith(accept)
+    found = {one.name: one.samples for one in parse(page.decode("utf-8"))}
     assert found.keys() == {"pgtasks_queue_tasks", "pgtasks_task_wait_seconds"}
     assert [one.labels["queue"] for one in found["pgtasks_queue_tasks"]] == ["\\ud800", 'a"} 1\\npgtasks_up 1', "\\"]
     buckets = {one.labels.get("le"): one.value for one in found["pgtasks_task_wait_seconds"]}
