@@ -4,6 +4,7 @@ import psycopg
 import pytest
 
 from pgtasks import App
+from pgtasks.metrics.facts import DatabaseReader
 from pgtasks.store import granting
 from tests.cli.conftest import Run, offline
 from tests.database import ROOT, Connection, rows, value, wait_until
@@ -134,6 +135,18 @@ def test_the_whole_way_of_tasks_through_roles_alone(roles: Roles, superuser: Con
         worker.terminate()
         assert worker.wait() == 0, worker.output()
     assert value(superuser, "SELECT count(*) FROM pgtasks.history WHERE name = 'echo'") >= 20
+
+
+@pytest.mark.parametrize("kind", ["worker", "reader", "admin"])
+def test_facts_for_metrics_can_be_read(roles: Roles, superuser: Connection, kind: str) -> None:
+    """By whoever exports them: a worker, or `pgtasks metrics` as a reader; and the schema is looked at."""
+    ((id,),) = rows(superuser, "SELECT pgtasks.enqueue('facts', queue => 'facts', delay => '1 hour')")
+    reader = DatabaseReader(roles[kind], pooler="none")
+    try:
+        assert sum(reader.read().queues["facts"].tasks.values()) == 1
+    finally:
+        reader.close()
+        rows(superuser, "DELETE FROM pgtasks.tasks WHERE id = %s", id)
 
 
 def test_granting_again_changes_nothing(roles: Roles, superuser: Connection, offline: Run) -> None:
