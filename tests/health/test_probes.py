@@ -40,7 +40,7 @@ def test_a_claim_loop_that_makes_no_progress_is_seen(
         assert reasons(port, "/readyz") == [reason] or "no progress" in reasons(port, "/readyz")[0]
         assert value(connection, "SELECT count(*) FROM pgtasks.worker_stats WHERE alive") == 1
         hang.unlink()
-        wait_until(lambda: reasons(port, "/livez") == [], 5)
+        wait_until(lambda: reasons(port, "/livez") == [], 10)
         worker.terminate()
         assert worker.wait() == 0
 

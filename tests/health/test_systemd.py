@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,10 @@ class Manager:
         return {"NOTIFY_SOCKET": self.address, "WATCHDOG_USEC": str(WATCHDOG_USEC)}
 
 
-@pytest.fixture(params=["path", "abstract"])
+ABSTRACT = pytest.param("abstract", marks=pytest.mark.skipif(sys.platform != "linux", reason="only Linux has them"))
+
+
+@pytest.fixture(params=["path", ABSTRACT])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
     """A manager that listens."""
     made = Manager(str(tmp_path / "notify") if request.param == "path" else f"@pgtasks-test-{os.getpid()}")
