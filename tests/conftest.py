@@ -23,6 +23,16 @@ def _no_settings_of_this_machine() -> None:
         os.environ.pop(name, None)
 
 
+@pytest.fixture(autouse=True)
+def _own_variables() -> Iterator[None]:
+    """Give back the variables that a command set in this process, as workers do for their handlers."""
+    before = {name: value for name, value in os.environ.items() if name.startswith("PGTASKS_")}
+    yield
+    for name in [name for name in os.environ if name.startswith("PGTASKS_") and name not in before]:
+        del os.environ[name]
+    os.environ.update(before)
+
+
 @pytest.fixture(scope="session")
 def server(_no_settings_of_this_machine: None) -> Iterator[Server]:
     """The PostgreSQL server of this test process, started when the first test asks for it."""

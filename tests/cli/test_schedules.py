@@ -71,7 +71,7 @@ def test_a_name_that_is_taken_is_1(pgtasks: Run, connection: Connection) -> None
         (["x", "61 * * * *", "t"], ["minute"]),
         (["x", "@hourly", "t", "--timezone", "Europe/Pariss"], ["timezone", "Europe/Paris"]),
         (["x", "@hourly", "t", "--missed", "latst"], ["--missed", "did you mean 'latest'?"]),
-        (["x", "@hourly", "t", "--missed-max", "0"], ["missed_max", "1 and 1000"]),
+        (["x", "@hourly", "t", "--missed-max", "0"], ["--missed-max", "1 and 1000"]),
         (["x", "@hourly", "t", "--overlap", "skipp"], ["--overlap", "did you mean 'skip'?"]),
         (["x", "@hourly", "t", "--jitter", "soon"], ["--jitter", "no duration"]),
         (["x", "@hourly", "t", "--jitter", "2d"], ["jitter", "at most 86400"]),
