@@ -45,6 +45,8 @@ KILL_S = 2.0
 # How long a child gets to import the app.
 START_S = 120.0
 RETRY_S, RETRY_S_MAX = 1.0, 60.0
+# After so many failed starts in a row it is not by chance that there are no children.
+FAILING = 3
 # For how long a child beyond the first may have nothing to do.
 IDLE_S = 60.0
 # How long the children get at the end of the worker, and those that are killed then.
@@ -90,6 +92,16 @@ class ProcessRunner:
         if self._failures:
             return max(0, len(self._idle) - len(self._waiting))
         return max(0, self._options.children - taken)
+
+    @property
+    def failing(self) -> bool:
+        """Whether no child is to be had for now: the last starts failed, and none runs, is idle or starts."""
+        return self._failures >= FAILING and not (self._busy or self._idle or self._starting)
+
+    @property
+    def retry_in_s(self) -> float:
+        """In how many seconds the next start is tried, 0 when none is put off."""
+        return 0.0 if self._retry is None else max(0.0, self._retry.when() - self._loop.time())
 
     @property
     def pids(self) -> list[int]:
