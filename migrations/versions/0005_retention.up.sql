@@ -39,6 +39,8 @@ BEGIN
     IF NOT pg_try_advisory_xact_lock(hashtextextended('prune', 7074618)) THEN
         RETURN;
     END IF;
+    -- Days are compared as text, which holds for years of four digits only.
+    keep := least(prune.keep, interval '1000 years');
     SELECT c.relname INTO child
     FROM pg_inherits i
     INNER JOIN pg_class c ON c.oid = i.inhrelid

@@ -10,7 +10,7 @@ from pgtasks.engine.heartbeat import SweepWindow
 from pgtasks.errors import DatabaseError
 from pgtasks.store import statements
 from pgtasks.store.link import Link
-from pgtasks.store.session import is_about_data, is_about_server, is_about_statement
+from pgtasks.store.session import is_about_data, is_about_rights, is_about_server, is_about_statement
 from pgtasks.store.statements import Swept
 
 SWEEP_LEASES_MAX = 50
@@ -158,7 +158,7 @@ class Tidier:
                 events.info("partitions created", count=made)
             delay_s = TIDY_S
         except DatabaseError as error:
-            if not is_about_statement(error):
+            if not (is_about_statement(error) or is_about_rights(error)):
                 raise
             # Somebody reads the default partition just now, or has no right to let us. Rows go
             # there meanwhile; nothing is lost, and nobody need wait for it.

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Awaitable, Callable
 
 from pgtasks import events
 from pgtasks.errors import DatabaseError
 from pgtasks.store import retention, scheduling
 from pgtasks.store.link import Link
-from pgtasks.store.session import is_about_statement
+from pgtasks.store.session import is_about_rights, is_about_statement
 
 PRUNE_S = 600.0
 PRUNE_AGAIN_S = 30.0
@@ -39,16 +40,24 @@ class Pruner:
             # Not as one of the first things of a worker that may live for seconds only.
             self._first = False
             return PRUNE_AGAIN_S * self._rng.random()
+        delays_s = [await self._tried("history", self._prune_history), await self._tried("fires", self._prune_fires)]
+        return min(delays_s) * (0.8 + 0.4 * self._rng.random())
+
+    async def _tried(self, what: str, step: Callable[[], Awaitable[None]]) -> float:
+        """Do a step if that can be done now; says when it is to be done again."""
         try:
-            await self._prune_history()
-            await self._prune_fires()
+            await step()
         except DatabaseError as error:
-            if not is_about_statement(error):
+            if is_about_rights(error):
+                delay_s = PRUNE_S
+            elif is_about_statement(error):
+                # Somebody reads that day, or holds those rows, just now.
+                delay_s = PRUNE_AGAIN_S
+            else:
                 raise
-            # Somebody reads that day just now, or has no right to let us; it stays until the next round.
-            events.warning("history not pruned", error=str(error).splitlines()[0])
-            return PRUNE_AGAIN_S * (1 + self._rng.random())
-        return PRUNE_S * (0.8 + 0.4 * self._rng.random())
+            events.warning(f"{what} not pruned", error=str(error).splitlines()[0])
+            return delay_s
+        return PRUNE_S
 
     async def _prune_history(self) -> None:
         partitions = rows = 0

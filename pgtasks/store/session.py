@@ -53,6 +53,7 @@ _ABOUT_STATEMENT = (*_ABOUT_DATA, "40", "55")
 # Conditions of a server, a session, a role or a schema, which concern all rows alike.
 _ABOUT_SERVER = ("08", "0A", "25", "26", "28", "3D", "3F", "42", "53", "57", "F0")
 _OUT_OF_MEMORY = "53200"
+_INSUFFICIENT_PRIVILEGE = "42501"
 # Read-only, shut down, crashed, not accepting connections.
 _WRONG_SERVER = {"25006", "57P01", "57P02", "57P03"}
 _NOT_NULL, _CHECK = "23502", "23514"
@@ -245,6 +246,11 @@ def is_about_statement(error: DatabaseError) -> bool:
     """
     state = error.sqlstate or ""
     return is_about_data(error) or state[:2] in _ABOUT_STATEMENT or state == QUERY_CANCELED
+
+
+def is_about_rights(error: DatabaseError) -> bool:
+    """Tell whether the current role was not allowed to do what it asked for."""
+    return error.sqlstate == _INSUFFICIENT_PRIVILEGE
 
 
 def constraint_of(error: DatabaseError) -> str | None:
