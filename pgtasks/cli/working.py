@@ -34,10 +34,10 @@ def work(
     with _database_of(loaded, settings.dsn, notes=supervision is None) as (used, is_local):
         logs.configure(settings.log_format, settings.log_level)
         schema.require(schema.check(used, pooler=settings.pooler))
-        if supervision is not None:
-            supervision.greet(Greeting(used, is_local))
         place = supervision.place if supervision is not None else 0
         with watching(replace(settings, dsn=used), systemd, place) as ops:
+            if supervision is not None:
+                supervision.greet(Greeting(used, is_local))
             code = run(
                 loaded,
                 replace(settings, dsn=used),

@@ -88,7 +88,11 @@ def test_the_exporter_tells_the_same_facts_without_an_app(dsn: str, connection: 
         assert made[1].wait(10) == 130
 
 
-@pytest.mark.parametrize("command", [["worker", "examples.hello:app"], ["metrics"]], ids=lambda command: command[0])
+@pytest.mark.parametrize(
+    "command",
+    [["worker", "examples.hello:app"], ["worker", "examples.hello:app", "--processes=2"], ["metrics"]],
+    ids=["worker", "supervisor", "metrics"],
+)
 def test_a_port_that_is_taken_is_a_clear_error(dsn: str, connection: Connection, command: list[str]) -> None:
     """Before anything is registered or claimed."""
     port = free_ports()
