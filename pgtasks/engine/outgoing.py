@@ -72,7 +72,8 @@ class Batch:
             case "cancelled":
                 return statements.cancelled(worker_id, tasks, cast("list[Cancelled]", outcomes), emptied)
         delays_s = [outcome.delay_s if isinstance(outcome, Snoozed) else 0.0 for outcome in outcomes]
-        return statements.release(worker_id, tasks, delays_s, emptied)
+        snoozed = [isinstance(outcome, Snoozed) for outcome in outcomes]
+        return statements.release(worker_id, tasks, delays_s, emptied, snoozed)
 
 
 def batches_of(finished: Iterable[tuple[Attempt, Outcome]], bytes_max: int) -> list[Batch]:

@@ -2,16 +2,17 @@
 -- handlers (with a delay), or unfinished when their worker stops (without one). A task whose
 -- cancellation was requested meanwhile is finished as cancelled.
 --
--- Parameters: worker_id; arrays of one length, sorted by id: ids, lease_ids, delays (seconds);
--- emptied (leases whose last task this is).
+-- Parameters: worker_id; arrays of one length, sorted by id: ids, lease_ids, delays (seconds), ended
+-- (whether its attempt ended by itself, which clears losses; NULL: of none); emptied (leases whose
+-- last task this is).
 -- Returns moved: NULL when every task was taken, else the ids of those that were.
 -- Index: tasks_pkey, one probe per task. Fencing and lock order as in tasks_retry.sql; the
 -- attempt number may come back, the lease id never does, which is why leases fence.
 WITH mine AS MATERIALIZED (
-    SELECT t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, f.delay_s, t.queue
+    SELECT t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, f.delay_s, f.has_ended, t.queue
     FROM unnest(
-        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(delays)s::double precision[]
-    ) AS f (id, lease_id, delay_s)
+        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(delays)s::double precision[], %(ended)s::boolean[]
+    ) AS f (id, lease_id, delay_s, has_ended)
     INNER JOIN pgtasks.tasks AS t ON f.id = t.id AND f.lease_id = t.lease_id
     ORDER BY t.id
     FOR UPDATE OF t
@@ -22,6 +23,7 @@ requeued AS (
     SET
         state = 'queued',
         attempt = greatest(t.attempt - 1, 0),
+        losses = CASE WHEN m.has_ended THEN 0 ELSE t.losses END,
         lease_id = NULL,
         claimed_at = NULL,
         run_at = clock_timestamp() + make_interval(secs => m.delay_s)

@@ -171,10 +171,21 @@ def cancelled(
 
 
 def release(
-    worker_id: UUID, tasks: Sequence[Ended], delays_s: Sequence[float], emptied: Collection[int]
+    worker_id: UUID,
+    tasks: Sequence[Ended],
+    delays_s: Sequence[float],
+    emptied: Collection[int],
+    ended: Sequence[bool] = (),
 ) -> Statement[Moved]:
-    """Give tasks back to the queue, no attempt charged."""
-    return _finish("tasks_release", worker_id, tasks, emptied, delays=_numbers(delays_s))
+    """Give tasks back to the queue, no attempt charged; those that ``ended`` by themselves are suspects no more."""
+    return _finish(
+        "tasks_release",
+        worker_id,
+        tasks,
+        emptied,
+        delays=_numbers(delays_s),
+        ended=list(ended) if any(ended) else None,
+    )
 
 
 def _finish(

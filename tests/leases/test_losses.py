@@ -2,12 +2,19 @@
 
 import pytest
 
+from pgtasks.engine.attempt import Attempt
+from pgtasks.engine.outgoing import BYTES_MAX, batches_of
 from pgtasks.errors import ProcessDied
-from pgtasks.outcome import Dead
+from pgtasks.handlers import handler as describe_handler
+from pgtasks.model import Claimed
+from pgtasks.outcome import Dead, Outcome, Released, Snoozed
+from pgtasks.retry import Retry
 from pgtasks.store import session, statements
 from tests.database import Connection, rows, value
 from tests.leases import steps
 from tests.leases.steps import Handle
+
+HANDLER = describe_handler(lambda: None, name=steps.NAME, queue="default", priority=0, retry=Retry(), timeout_s=None)
 
 
 def _losses(connection: Connection, task_id: int) -> int:
@@ -17,13 +24,18 @@ def _losses(connection: Connection, task_id: int) -> int:
 
 def _taken(connection: Connection, losses: int = 0) -> Handle:
     """Enqueue a task that lost its process so many times, and claim it."""
+    return Handle.of(_claimed(connection, losses))
+
+
+def _claimed(connection: Connection, losses: int) -> Claimed:
+    """Enqueue a task that lost its process so many times, and claim it."""
     (task_id,) = steps.enqueue(connection, max_attempts=9)
     rows(connection, "UPDATE pgtasks.tasks SET losses = %s WHERE id = %s", losses, task_id)
     claim = statements.claim_suspects if losses else statements.rescan
     statement = claim("default", limit=1, names=[steps.NAME], worker_id=steps.worker_id(), lease_s=steps.LEASE_S)
     (task,) = session.fetch_all(connection, statement)
     assert task.losses == losses
-    return Handle.of(task)
+    return task
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 1), (1, 2), (32767, 32767)])
@@ -60,12 +72,16 @@ def test_any_other_end_clears_them(connection: Connection) -> None:
     assert _losses(connection, task.id) == 0
 
 
-@pytest.mark.parametrize("delay_s", [0.0, 60.0], ids=["release", "snooze"])
-def test_a_release_keeps_them(connection: Connection, delay_s: float) -> None:
-    """What was given back has not ended, so nothing is known."""
-    task = _taken(connection, 2)
-    steps.release(connection, steps.worker_id(), [task], delay_s=delay_s)
-    assert _losses(connection, task.id) == 2
+@pytest.mark.parametrize("snoozes", [0, 1, 2])
+def test_a_release_keeps_them_and_a_snooze_clears_them(connection: Connection, snoozes: int) -> None:
+    """What was given back has not ended, so nothing is known; also of two that one statement writes."""
+    worker = steps.worker_id()
+    tasks = [_claimed(connection, 2), _claimed(connection, 3)]
+    outcomes: list[Outcome] = [Snoozed(60.0) if number < snoozes else Released() for number in range(2)]
+    attempts = [Attempt(task, HANDLER, "default", 0.0) for task in tasks]
+    (batch,) = batches_of(zip(attempts, outcomes, strict=True), BYTES_MAX)
+    assert session.fetch_all(connection, batch.statement(worker, [])) == [(None,)]
+    assert [_losses(connection, task.id) for task in tasks] == [[2, 3], [0, 3], [0, 0]][snoozes]
 
 
 def test_whoever_asks_for_it_clears_them(connection: Connection) -> None:
