@@ -213,8 +213,9 @@ def _stuck_listeners(overview: Overview) -> Iterator[Warned]:
             worker = (row.application or "").rpartition("/")[2]
             yield Warned(
                 "stuck_listener",
-                f"worker {worker} takes no notifications for {age(row.age_s)}: it is stopped or hangs, and its session "
-                f"keeps vacuum from removing dead rows — continue or kill it, or SELECT pg_terminate_backend({row.pid})",
+                f"worker {worker} has taken no notifications for {age(row.age_s)}: it is stopped or hangs, and its session "
+                "keeps vacuum from removing dead rows — continue it, kill it, or "
+                f"SELECT pg_terminate_backend({row.pid})",
                 {"pid": row.pid, "age_s": round(row.age_s, 3), "application": row.application},
             )
 

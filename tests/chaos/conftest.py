@@ -1,6 +1,5 @@
 """The cluster that the tests of faults share, and what they do with it."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,6 @@ from tests.chaos.cluster import Cluster
 from tests.chaos.fleet import Fleet
 from tests.chaos.nemesis import Fault, Target
 
-LONG = pytest.mark.skipif(not os.environ.get("PGTASKS_LONG_TESTS"), reason="takes long; set PGTASKS_LONG_TESTS=1")
 APP = "tests.apps.basic:app"
 # Far more than a fault needs to be seen, which ends it.
 LEASE_S = 20.0

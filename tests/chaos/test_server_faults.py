@@ -11,7 +11,7 @@ import pytest
 from pgtasks import schema
 from tests.chaos import disk, pgbouncer
 from tests.chaos.cluster import Cluster
-from tests.chaos.conftest import LONG, striking, target_of
+from tests.chaos.conftest import striking, target_of
 from tests.chaos.nemesis import Fault, Missed, Target
 from tests.chaos.nemesis.connections import FULL, ConnectionLimit
 from tests.chaos.nemesis.ddl import MigrateUnderLoad
@@ -22,6 +22,7 @@ from tests.chaos.nemesis.pooler import RestartPooler
 from tests.chaos.nemesis.roles import ImpatientRole, ReadOnlyRole, SerializableRole
 from tests.chaos.nemesis.server import CrashServer, KillBackend, TerminateSessions
 from tests.database import Connection, rows, value, wait_until
+from tests.long import LONG
 
 pytestmark = [pytest.mark.pg, pytest.mark.timeout(120)]
 

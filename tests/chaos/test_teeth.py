@@ -13,10 +13,17 @@ import pytest
 from pgtasks.store import sql_files
 from tests.chaos import checker, planted, stage
 from tests.chaos.cluster import Cluster
-from tests.chaos.conftest import LONG
 from tests.chaos.planted import PLANTS
+from tests.long import LONG
 
-ALWAYS = ("unfenced_complete", "release_charges_attempt", "results_swapped")
+ALWAYS = (
+    "unfenced_complete",
+    "no_skip_locked",
+    "sweep_ignores_attempts",
+    "complete_before_run",
+    "cron_without_unique",
+    "release_charges_attempt",
+)
 LEASE_S, SWEEP_S = 1.0, 0.3
 pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.timeout(180)]
 

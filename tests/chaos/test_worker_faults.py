@@ -13,12 +13,13 @@ import psycopg
 import pytest
 
 from tests.chaos.cluster import Cluster
-from tests.chaos.conftest import APP, LEASE_S, LONG, striking
+from tests.chaos.conftest import APP, LEASE_S, striking
 from tests.chaos.fleet import Fleet
 from tests.chaos.nemesis import Missed, Target
 from tests.chaos.nemesis.clocks import SHIFT_S, WorkerClock, shifted
 from tests.chaos.nemesis.workers import KillChild, KillWorker, PauseWorker, TerminateWorker, read_process
 from tests.database import rows, value, wait_until
+from tests.long import LONG
 from tests.workers import environment
 
 pytestmark = [

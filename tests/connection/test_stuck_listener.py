@@ -14,6 +14,7 @@ from tests.claims.helpers import until
 from tests.claims.rig import Rig
 from tests.cli.conftest import Run
 from tests.database import Connection, rows, value, wait_until
+from tests.long import LONG
 from tests.proxy import Proxy
 from tests.workers import WorkerProcess
 
@@ -66,6 +67,7 @@ def flood(connection: Connection, megabytes: int) -> None:
         rows(connection, "SELECT pg_notify('pgtasks', i || repeat('x', 7900)) FROM generate_series(1, 130) i")
 
 
+@LONG
 def test_a_stopped_worker_harms_nobody(tcp_server: PrivateServer, offline: Run) -> None:
     """N-04: others go on, `status` names it, the server ends its session, vacuum works, and it comes back itself."""
     # Ours is 30 s; what the connection string asks for comes last.

@@ -19,6 +19,7 @@ import psycopg
 import pytest
 
 from tests.database import rows, wait_until
+from tests.long import LONG
 from tests.workers import environment, program, start
 
 pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.timeout(90)]
@@ -91,6 +92,7 @@ def test_it_fits_a_terminal_of_80_columns_without_colours(scratch: Path) -> None
     assert max(len(line) for line in lines) <= 80
 
 
+@LONG
 def test_a_broken_promise_ends_in_exit_code_1(scratch: Path) -> None:
     """A recovery that is slower than promised is a cross, and the command fails."""
     code = (

@@ -12,8 +12,6 @@ from typing import Self
 from tests.workers import WorkerProcess, program
 
 APP = "tests.apps.basic:app"
-# Whether the tests take the time that they would like to.
-LONG = bool(os.environ.get("PGTASKS_LONG_TESTS"))
 Start = Callable[[], WorkerProcess]
 
 

@@ -11,7 +11,8 @@ import pytest
 from pgtasks.cron import CronSchedule
 from tests.clocks import HAS_FAKETIME, Clock, Kind
 from tests.database import Connection, rows, value, wait_until
-from tests.schedules.fleet import APP, LONG, cpu_s
+from tests.long import IS_LONG, LONG
+from tests.schedules.fleet import APP, cpu_s
 from tests.schedules.helpers import add, assert_paired, fired, gaps, outcomes
 from tests.workers import WorkerProcess
 
@@ -20,8 +21,11 @@ TWO_HOURS_S = 7200.0
 # How long it is watched after each jump, how much of a processor it may use in that time (or twice
 # what it used before, on a machine so busy that this is more), and how long it stands still. A loop
 # that spins uses all of a processor.
-WATCH_S, CPU_SHARE_MAX, STOP_S = (10.0, 0.05, 600.0) if LONG else (2.0, 0.6, 2.5)
-KINDS = ["patched", pytest.param("faketime", marks=pytest.mark.skipif(not HAS_FAKETIME, reason="needs libfaketime"))]
+WATCH_S, CPU_SHARE_MAX, STOP_S = (10.0, 0.05, 600.0) if IS_LONG else (2.0, 0.6, 2.5)
+KINDS = [
+    "patched",
+    pytest.param("faketime", marks=[LONG, pytest.mark.skipif(not HAS_FAKETIME, reason="needs libfaketime")]),
+]
 
 
 def told_at(line: str) -> datetime:

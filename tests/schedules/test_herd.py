@@ -12,7 +12,8 @@ import pytest
 
 from pgtasks.engine.scheduler import BATCH_MAX
 from tests.database import Connection, rows, start_server, value, wait_until
-from tests.schedules.fleet import LONG, Start, scheduler, worker
+from tests.long import IS_LONG
+from tests.schedules.fleet import Start, scheduler, worker
 from tests.schedules.helpers import Rig, assert_paired, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -98,7 +99,7 @@ def roomy_dsn() -> Iterator[str]:
         yield server.create(migrated=True)
 
 
-@pytest.mark.skipif(not LONG, reason="takes three minutes and a quiet machine: PGTASKS_LONG_TESTS=1")
+@pytest.mark.skipif(not IS_LONG, reason="takes three minutes and a quiet machine: PGTASKS_LONG_TESTS=1")
 @pytest.mark.parametrize("kind", ["scheduler", "worker"])
 def test_twenty_processes(roomy_dsn: str, kind: str) -> None:
     """All are in within ten seconds, each once, and nobody else waits for it."""

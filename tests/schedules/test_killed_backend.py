@@ -1,6 +1,5 @@
 """K-13: the server process dies in the middle of the fire statement: both the fire and its task, or neither."""
 
-import os
 import random
 import threading
 import time
@@ -10,9 +9,10 @@ import pytest
 
 from pgtasks.errors import DatabaseUnavailable
 from tests.database import Connection, rows, value, wait_until
+from tests.long import IS_LONG
 from tests.schedules.helpers import add, assert_paired, connect, fire, fired, make_due, outcomes, plan_due
 
-ROUNDS = 200 if os.environ.get("PGTASKS_LONG_TESTS") else 15
+ROUNDS = 200 if IS_LONG else 15
 FIRING = (
     "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgtasks/schedule%' AND state = 'active'"
     " AND wait_event = 'PgSleep'"

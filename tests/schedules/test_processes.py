@@ -8,7 +8,8 @@ import pytest
 
 from tests.clocks import Clock
 from tests.database import Connection, Server, rows, value, wait_until
-from tests.schedules.fleet import APP, LONG, Fleet, worker
+from tests.long import IS_LONG
+from tests.schedules.fleet import APP, Fleet, worker
 from tests.schedules.helpers import add, assert_paired, fired, gaps, outcomes
 from tests.workers import WorkerProcess
 
@@ -18,7 +19,7 @@ SCHEDULES = 20
 
 def test_random_kills(dsn: str, connection: Connection) -> None:
     """The issue's acceptance, K-09: one fire and one task per schedule and slot, and no slot is missing."""
-    processes, seconds, every_s = (12, 120.0, 1.0) if LONG else (4, 8.0, 0.7)
+    processes, seconds, every_s = (12, 120.0, 1.0) if IS_LONG else (4, 8.0, 0.7)
     for number in range(SCHEDULES):
         add(connection, f"s{number}", missed="all", missed_max=1000)
     with Fleet([worker(dsn) for _ in range(processes)], seed=1) as fleet:
@@ -49,7 +50,7 @@ def test_twelve_schedulers_and_purged_tasks(dsn: str, connection: Connection, tm
 
     The clocks of two of them are half a minute ahead and behind.
     """
-    processes, slots = (12, 10) if LONG else (3, 5)
+    processes, slots = (12, 10) if IS_LONG else (3, 5)
     wrong = [worker(dsn, env=Clock(tmp_path, "patched", shift_s).env) for shift_s in (30.0, -30.0)]
     for number in range(SCHEDULES):
         add(connection, f"s{number}", missed="all")
