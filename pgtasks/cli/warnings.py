@@ -213,8 +213,8 @@ def _stuck_listeners(overview: Overview) -> Iterator[Warned]:
             worker = (row.application or "").rpartition("/")[2]
             yield Warned(
                 "stuck_listener",
-                f"worker {worker} has taken no notifications for {age(row.age_s)}: it is stopped or hangs, and its session "
-                "keeps vacuum from removing dead rows — continue it, kill it, or "
+                f"worker {worker} has taken no notifications for {age(row.age_s)}: it is stopped or hangs, and its "
+                "session keeps vacuum from removing dead rows — continue it, kill it, or "
                 f"SELECT pg_terminate_backend({row.pid})",
                 {"pid": row.pid, "age_s": round(row.age_s, 3), "application": row.application},
             )
