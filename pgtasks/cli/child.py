@@ -15,15 +15,42 @@ from pgtasks.cli.exits import FAILURE, OK
 from pgtasks.settings import WorkerSettings
 
 MIB = 1024 * 1024
+# Options of the interpreter that say what it runs, that take a value, and that concern its first program alone.
+_PROGRAM, _VALUED, _ONCE = "cm", "WX", "ix"
+_VALUED_LONG = "--check-hash-based-pycs"
 
 
 def command(app: str, settings: WorkerSettings) -> list[str]:
-    """Give the command line of a worker's children, without the socket's descriptor."""
+    """Give the command line of a worker's children, without the socket's descriptor.
+
+    To be asked before the app is loaded, whose module may change what this process knows of its start.
+    """
     return [
-        *(sys.executable, "-m", "pgtasks.cli.child", app),
+        *(sys.executable, *interpreter_flags(sys.orig_argv[1:]), "-m", "pgtasks.cli.child", app),
         *("--log-format", settings.log_format, "--log-level", settings.log_level),
         *("--memory-mib", str(settings.child_memory_mib)),
     ]
+
+
+def interpreter_flags(words: Sequence[str]) -> list[str]:
+    """Give the options of the interpreter itself that a command line of Python begins with (-X, -W, -O, -I)."""
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == _VALUED_LONG:
+            found += [word, next(rest, "default")]
+        elif word == "-" or not word.startswith("-") or word.startswith("--"):
+            break
+        else:
+            for position, letter in enumerate(word[1:], start=1):
+                if letter in _PROGRAM:
+                    return found
+                if letter in _VALUED:
+                    found += [f"-{letter}", word[position + 1 :] or next(rest, "")]
+                    break
+                if letter not in _ONCE:
+                    found.append(f"-{letter}")
+    return found
 
 
 def main(argv: Sequence[str]) -> int:

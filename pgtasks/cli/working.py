@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 from pgtasks import schema
 from pgtasks.app import App
@@ -30,6 +31,8 @@ def work(
     """Load the app and run a worker; gives the exit code."""
     # What the app's handlers enqueue through is the same way.
     os.environ[POOLER_VARIABLE] = settings.pooler
+    # Before the app is loaded, which may go to another folder.
+    child_command, child_folder = child.command(target, settings), str(Path.cwd())
     loaded = apps.load_app(target)
     with _database_of(loaded, settings.dsn, notes=supervision is None) as (used, is_local):
         logs.configure(settings.log_format, settings.log_level)
@@ -43,7 +46,8 @@ def work(
                 replace(settings, dsn=used),
                 label=target,
                 supervision=supervision,
-                child_command=child.command(target, settings),
+                child_command=child_command,
+                child_folder=child_folder,
                 ops=ops,
             )
         if code == EXIT_RECYCLE and supervision is None:

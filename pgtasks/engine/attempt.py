@@ -24,6 +24,7 @@ from pgtasks.model import Claimed
 from pgtasks.outcome import AttemptOutcome, CancelRequested, Completed, Failure, Outcome, decide, max_attempts_of
 from pgtasks.payload import RESULT_BYTES_MAX, dumps, loads, storable
 
+CLASS_CHARACTERS_MAX = 200
 MESSAGE_CHARACTERS_MAX = 4_000
 TRACEBACK_CHARACTERS_MAX = 16_000
 _NOT_AWAITED = (
@@ -277,7 +278,7 @@ def describe(error: BaseException) -> Failure:
     elif isinstance(error, ProcessDied):
         outcome = "worker_lost"
     return Failure(
-        error_class=storable(error_class, 200),
+        error_class=storable(error_class, CLASS_CHARACTERS_MAX),
         message=storable(text_of(error), MESSAGE_CHARACTERS_MAX),
         traceback=storable(_traceback(error), TRACEBACK_CHARACTERS_MAX),
         outcome=outcome,

@@ -19,24 +19,34 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from pgtasks import events
 from pgtasks.engine.attempt import Attempt
 from pgtasks.engine.frames import Message, Unpacker, pack
+from pgtasks.payload import storable
 
 READ_BYTES = 256 * 1024
 # How long a child that was asked to leave, or that hung up, may still run.
 LEAVE_S = 2.0
+# How long one that was killed gets to end.
+REAP_S = 1.0
+# So much of what it said that makes no sense is shown.
+SAID_MAX = 200
 
 
 class Child:
-    """A child process, running from its construction on; raises OSError when it cannot be started.
+    """A child process, running from its construction on, in ``folder`` (None: the worker's).
 
-    ``on_message`` gets each message, ``on_end`` the return code once, as ``subprocess`` gives it,
+    Raises OSError when it cannot be started, and RuntimeError when there is no thread left to watch it.
+
+    ``on_message`` gets each message, and raises something when it makes no sense; then the child is
+    killed and no longer believed. ``on_end`` gets the return code once, as ``subprocess`` gives it,
     after the last message.
     """
 
     def __init__(
         self,
         command: Sequence[str],
+        folder: str | None,
         on_message: Callable[[Child, Message], None],
         on_end: Callable[[Child, int], None],
     ) -> None:
@@ -51,11 +61,14 @@ class Child:
         self.tickets = 0
         self.started_at = self.idle_since = time.monotonic()
         self.failure = ""
+        # False once it said something that makes no sense.
+        self.believed = True
         self._socket, theirs = socket.socketpair()
         try:
             with theirs:
                 self._process = subprocess.Popen(
                     [*command, "--fd", str(theirs.fileno())],
+                    cwd=folder,
                     stdin=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
                     start_new_session=True,
@@ -64,8 +77,14 @@ class Child:
             self._socket.close()
             raise
         self._socket.settimeout(0)
+        try:
+            threading.Thread(target=self._watch, name="pgtasks-child-watch", daemon=True).start()
+        except RuntimeError:
+            self.kill()
+            self.wait(REAP_S)
+            self._socket.close()
+            raise
         self._loop.add_reader(self._socket, self._read)
-        threading.Thread(target=self._watch, name="pgtasks-child-watch", daemon=True).start()
 
     @property
     def pid(self) -> int:
@@ -110,14 +129,16 @@ class Child:
         self.kill_in(LEAVE_S)
 
     def _take(self, data: bytes) -> None:
-        try:
-            messages = self._unpacker.feed(data)
-        except (ValueError, TypeError):
-            # Something else wrote to the descriptor: nothing it says can be believed any more.
-            self.kill()
+        if not self.believed:
             return
-        for message in messages:
-            self._on_message(self, message)
+        try:
+            for message in self._unpacker.feed(data):
+                self._on_message(self, message)
+        except Exception as error:  # noqa: BLE001 - a handler wrote to the descriptor, and may have written anything
+            self.believed = False
+            self.failure = f"it sent what makes no sense ({type(error).__name__}: {storable(str(error), SAID_MAX)})"
+            events.error("child process not believed", pid=self.pid, why=self.failure)
+            self.kill()
 
     def leave(self) -> None:
         """Ask it to end, and see to it that it does."""

@@ -33,33 +33,38 @@ from functools import partial
 
 from pgtasks import events
 from pgtasks.engine.attempt import Attempt, Judge
-from pgtasks.engine.child import Child
+from pgtasks.engine.child import REAP_S, Child
 from pgtasks.engine.crossing import outcome_in, reason_out, task_out
 from pgtasks.engine.frames import Message
 from pgtasks.engine.runners import Deliver, Finished
 from pgtasks.errors import PayloadError, ProcessDied
 from pgtasks.outcome import Outcome, Released, StopRequested
+from pgtasks.payload import storable
 
 # How long a handler that was told to stop gets to end.
 KILL_S = 2.0
 # How long a child gets to import the app.
 START_S = 120.0
 RETRY_S, RETRY_S_MAX = 1.0, 60.0
+# So much is shown of why a child did not start.
+FAILURE_CHARACTERS_MAX = 2_000
 # After so many failed starts in a row it is not by chance that there are no children.
 FAILING = 3
 # For how long a child beyond the first may have nothing to do.
 IDLE_S = 60.0
-# How long the children get at the end of the worker, and those that are killed then.
-REAP_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ChildOptions:
-    """How to start a child process, how many, and after how many tasks (0: never) one is replaced."""
+    """How to start a child process, how many, and after how many tasks (0: never) one is replaced.
+
+    ``folder`` is where one starts; None stands for the folder the worker is in by then.
+    """
 
     command: Sequence[str]
     children: int
     tasks_max: int = 0
+    folder: str | None = None
 
 
 class ProcessRunner:
@@ -122,6 +127,9 @@ class ProcessRunner:
             attempt.hold()
         self._waiting.extend(batch)
         self._dispatch()
+        if self._failures:
+            # Claimed while a start failed.
+            self._give_back()
 
     def interrupt(self, attempt: Attempt) -> None:
         """Tell the handler why it is to end, and kill it if it does not."""
@@ -178,8 +186,8 @@ class ProcessRunner:
     def _start(self, count: int) -> None:
         for _ in range(count):
             try:
-                child = Child(self._options.command, self._on_message, self._on_end)
-            except OSError as error:
+                child = Child(self._options.command, self._options.folder, self._on_message, self._on_end)
+            except (OSError, RuntimeError) as error:
                 self._start_failed(f"{type(error).__name__}: {error}")
                 return
             self.started += 1
@@ -196,9 +204,14 @@ class ProcessRunner:
             delay_s = min(RETRY_S_MAX, RETRY_S * 2.0 ** min(self._failures - 1, 10))
             self._retry = self._loop.call_later(delay_s, self._try_again)
             events.error("child process did not start", why=why, retry_in_s=delay_s, children=len(list(self._all())))
-        if self._waiting and not (self._idle or self._busy or self._starting):
-            finished: Finished = [(attempt, Released()) for attempt in self._waiting]
-            self._waiting.clear()
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """Give back what would have to wait for a child that is busy, or for one that does not come."""
+        finished: Finished = []
+        while len(self._waiting) > len(self._idle) + len(self._starting):
+            finished.append((self._waiting.pop(), Released()))
+        if finished:
             events.warning("isolated tasks given back", count=len(finished), advice="they wait for a child process")
             self._loop.call_soon(self._deliver, finished)
 
@@ -215,7 +228,12 @@ class ProcessRunner:
     def _dispatch(self) -> None:
         """Give waiting attempts to idle children, and start as many as are missing."""
         while self._waiting and self._idle:
-            self._give(self._idle.pop(), self._waiting.popleft())
+            child = self._idle.pop()
+            if child.believed:
+                self._give(child, self._waiting.popleft())
+            else:
+                # It has been killed, and ends at any moment.
+                self._leaving.add(child)
         if self._closing or self._failures:
             return
         missing = len(self._waiting) - len(self._starting)
@@ -240,14 +258,19 @@ class ProcessRunner:
         self._busy[attempt] = child
 
     def _on_message(self, child: Child, message: Message) -> None:
+        """Heed a child's message; raises something when it makes no sense."""
         if "outcome" in message:
             attempt = child.attempt
             if attempt is not None and message.get("ticket") == child.tickets:
                 self._finished(child, attempt, outcome_in(message["outcome"]))
+        elif child not in self._starting:
+            raise ValueError("what is no outcome, after its start")
         elif "ready" in message:
             self._on_ready(child)
-        elif "failed" in message:
-            child.failure = str(message["failed"])
+        elif "failed" not in message:
+            raise ValueError("nothing that a child says at its start")
+        else:
+            child.failure = storable(str(message["failed"]), FAILURE_CHARACTERS_MAX)
 
     def _on_ready(self, child: Child) -> None:
         child.spare()
@@ -297,7 +320,7 @@ class ProcessRunner:
     # Ending.
 
     def _on_end(self, child: Child, returncode: int) -> None:
-        attempt, died = child.attempt, ProcessDied.of(returncode)
+        attempt, died = child.attempt, ProcessDied.of(returncode, detail=child.failure)
         if child in self._starting:
             self._starting.discard(child)
             if not self._closing:

@@ -52,21 +52,22 @@ def run(
     label: str = "",
     supervision: Supervision | None = None,
     child_command: Sequence[str] = (),
+    child_folder: str | None = None,
     ops: Ops | None = None,
 ) -> int:
     """Run a worker until it is stopped; gives the process's exit code.
 
     ``label`` names the deployment that the app's schedules belong to, as ``MODULE:APP``.
     ``supervision`` is what the worker has from its supervisor, if it has one. ``child_command``
-    starts a child process for isolated tasks (``python -m pgtasks.cli.child MODULE:APP``).
-    ``ops`` watches the worker.
+    starts a child process for isolated tasks (``python -m pgtasks.cli.child MODULE:APP``), in
+    ``child_folder``, or else in the worker's. ``ops`` watches the worker.
 
     Raises DatabaseUnavailable when the database cannot be reached at the start, and ConfigError when
     there are isolated tasks and no command for child processes. Must be called in the main thread,
     which is the one that gets signals.
     """
     try:
-        return asyncio.run(_run(app, settings, label, supervision, child_command, ops))
+        return asyncio.run(_run(app, settings, label, supervision, child_command, child_folder, ops))
     finally:
         app.close()
 
@@ -77,9 +78,12 @@ async def _run(
     label: str,
     supervision: Supervision | None,
     child_command: Sequence[str],
+    child_folder: str | None,
     ops: Ops | None,
 ) -> int:
-    worker = Worker(app, settings, label, supervision.worker_id if supervision else None, child_command, ops)
+    children = ChildOptions(child_command, settings.children, settings.child_max_tasks, child_folder)
+    worker_id = supervision.worker_id if supervision else None
+    worker = Worker(app, settings, label, worker_id, children if child_command else None, ops)
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, worker.on_signal, number)
@@ -142,7 +146,7 @@ class Worker:
         settings: WorkerSettings,
         label: str = "",
         worker_id: UUID | None = None,
-        child_command: Sequence[str] = (),
+        children: ChildOptions | None = None,
         ops: Ops | None = None,
     ) -> None:
         queues = settings.queues or _queues_of(app)
@@ -158,7 +162,6 @@ class Worker:
         slots = Slots(settings.concurrency, queues)
         leases = Leases(settings.lease_s)
         self._completer = Completer(links.finish, self.info.id, leases, settings.concurrency // 2)
-        children = ChildOptions(child_command, settings.children, settings.child_max_tasks) if child_command else None
         deliver = self._completer.add if meter is None else meter.counting(self._completer.add)
         self.executor = Executor(app, slots, leases, deliver, children)
         self._heartbeat = Heartbeat(links.heartbeat, self.info, leases, self.executor, random.Random())

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from pgtasks.cli import child
+from pgtasks.engine.attempt import describe
 from pgtasks.engine.crossing import outcome_in, outcome_out, reason_in, reason_out, task_in, task_out
 from pgtasks.engine.frames import Unpacker, pack
 from pgtasks.errors import LeaseLost, TaskTimeout
@@ -23,6 +24,7 @@ from pgtasks.outcome import (
     Snoozed,
     StopRequested,
 )
+from pgtasks.payload import RESULT_BYTES_MAX, dumps
 from pgtasks.settings import WorkerSettings
 
 FAILURE = Failure("ValueError", "ä😀\n", "Traceback", "timed_out")
@@ -61,6 +63,69 @@ def test_an_outcome_arrives_as_it_was_sent(outcome: Outcome) -> None:
     assert outcome_in(message["outcome"]) == outcome
 
 
+def failing(**changed: Any) -> dict[str, Any]:
+    """Give a failure as it is sent, but for this."""
+    return {
+        "kind": "Dead",
+        "reason": "exhausted",
+        "failure": {**outcome_out(Dead("exhausted", FAILURE))["failure"], **changed},
+    }
+
+
+LIES: list[Any] = [
+    None,
+    "Completed",
+    [],
+    {},
+    {"kind": None},
+    {"kind": ["Completed"]},
+    {"kind": "Failure", "error_class": "E", "message": "", "traceback": "", "outcome": "failed"},
+    {"kind": "Completed"},
+    {"kind": "Completed", "result": None, "note": None, "more": 1},
+    {"kind": "Completed", "result": 5, "note": None},
+    {"kind": "Completed", "result": "1", "note": ["a"]},
+    {"kind": "Completed", "result": "\x00", "note": None},
+    {"kind": "Completed", "result": None, "note": "\ud800"},
+    {"kind": "Completed", "result": "1" * 13_000_000, "note": None},
+    {"kind": "Snoozed", "delay_s": True},
+    {"kind": "Snoozed", "delay_s": "1"},
+    {"kind": "Snoozed", "delay_s": -1},
+    {"kind": "Snoozed", "delay_s": float("nan")},
+    {"kind": "Snoozed", "delay_s": float("inf")},
+    {"kind": "RetryIn", "delay_s": 1, "failure": None},
+    {"kind": "Cancelled", "reason": None},
+    {"kind": "Cancelled", "reason": "x" * 100_000},
+    {"kind": "Released", "delay_s": 1},
+    {**failing(), "reason": "bored"},
+    failing(outcome=[]),
+    failing(outcome="completed"),
+    failing(message=1.5),
+    failing(traceback=None),
+    failing(error_class="x" * 10_000),
+    failing(more=1),
+]
+
+
+@pytest.mark.parametrize("lie", LIES, ids=range(len(LIES)))
+def test_an_outcome_that_is_none_is_refused(lie: Any) -> None:
+    """Whatever a handler made a child say: the worker writes outcomes and nothing else."""
+    with pytest.raises(ValueError, match=" "):
+        outcome_in(lie)
+
+
+@pytest.mark.parametrize("text", ["😀" * 3_000, "\0" * 20_000, "\ud800" * 20_000])
+def test_the_longest_texts_of_an_error_are_none_too_long(text: str) -> None:
+    """Made fit for the database, escapes and all."""
+    outcome = Dead("exhausted", describe(ValueError(text)))
+    assert outcome_in(outcome_out(outcome)) == outcome
+
+
+def test_the_longest_result_is_none_too_long() -> None:
+    """Two MiB for the database may be three times as many characters for the socket."""
+    outcome = Completed(dumps("😀" * 524_287, root="result", bytes_max=RESULT_BYTES_MAX))
+    assert outcome_in(outcome_out(outcome)) == outcome
+
+
 def test_a_task_arrives_as_it_was_claimed() -> None:
     """To the microsecond, whatever else a claim brings."""
     run_at = datetime(2026, 11, 29, 22, 0, 0, 5, UTC)
@@ -77,7 +142,25 @@ def test_a_reason_to_stop_arrives_as_it_was_sent(reason: BaseException) -> None:
     assert (type(found), str(found)) == (type(reason), str(reason))
 
 
-def test_a_child_gets_its_workers_settings() -> None:
+def test_a_child_gets_its_workers_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that concern it."""
+    monkeypatch.setattr("sys.orig_argv", ["python", "-m", "pgtasks"])
     argv = child.command("shop:app", WorkerSettings(log_format="json", log_level="debug", child_memory_mib=512))
     assert " ".join(argv[1:]) == ("-m pgtasks.cli.child shop:app --log-format json --log-level debug --memory-mib 512")
+
+
+@pytest.mark.parametrize(
+    ("words", "flags"),
+    [
+        ("/usr/bin/pgtasks worker -O", ""),
+        ("-m pgtasks -O", ""),
+        ("-Om pgtasks -I", "-O"),
+        ("-I -X dev -Werror /usr/bin/pgtasks", "-I -X dev -W error"),
+        ("-OOsX utf8=1 -iu -W default::E:m -c code", "-O -O -s -X utf8=1 -u -W default::E:m"),
+        ("--check-hash-based-pycs always -B - -O", "--check-hash-based-pycs always -B"),
+        ("", ""),
+    ],
+)
+def test_a_child_gets_its_workers_interpreter(words: str, flags: str) -> None:
+    """The options of Python itself, as they were given, and nothing of the program's."""
+    assert child.interpreter_flags(words.split()) == flags.split()

@@ -3,8 +3,12 @@
 import asyncio
 import os
 import signal
+import subprocess
+import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -36,15 +40,64 @@ async def test_tasks_are_given_back_where_no_child_can_start(
         attempts = [pool.submit("pid"), pool.submit("pid")]
         assert [await pool.outcome(attempt) for attempt in attempts] == [Released(), Released()]
         assert pool.runner.free() == 0
-        await pool.until(lambda: pool.runner.started >= 4)
+        assert not pool.runner.failing
+        assert 0 < pool.runner.retry_in_s <= 0.2
+        await pool.until(lambda: pool.runner.failing)
+        assert pool.runner.started == 4
+        assert 0 < pool.runner.retry_in_s <= 0.8
         assert pool.runner.free() == 0
         broken.unlink()
         await pool.until(lambda: pool.runner.free() == 2)
+        assert (pool.runner.failing, pool.runner.retry_in_s) == (False, 0.0)
         assert isinstance(await pool.run("pid"), Completed)
     why = [vars(record)["pgtasks"] for record in caplog.records if record.getMessage() == "child process did not start"]
     assert "RuntimeError: this app cannot be imported in a child" in why[0]["why"]
     assert "isolated.py" in why[0]["why"]
     assert [facts["retry_in_s"] for facts in why[:2]] == [0.2, 0.4]
+
+
+async def test_nothing_is_held_behind_a_busy_child_where_no_other_can_start(
+    pools: Pools, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C-06: what waits is given back, also what was claimed meanwhile; what runs goes on."""
+    gate, broken = tmp_path / "gate", tmp_path / "broken"
+    monkeypatch.setenv("PGTASKS_TEST_BROKEN", str(broken))
+    pool = pools(children=2)
+    busy = pool.submit("waits_for", path=str(gate))
+    await pool.until(lambda: pool.runner._busy)  # noqa: SLF001 - its child has read the app
+    broken.touch()
+    assert await pool.run("pid") == Released()
+    assert await pool.run("pid") == Released()
+    assert not pool.runner.failing
+    assert busy not in pool.outcomes
+    gate.touch()
+    assert isinstance(await pool.outcome(busy), Completed)
+    assert isinstance(await pool.run("pid"), Completed)
+
+
+async def test_a_child_that_nobody_can_watch_is_ended_at_once(
+    pools: Pools, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the system has no thread left; the task is given back, and no process stays."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*args: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(*args, **options))
+        return started[-1]
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool = pools()
+    with monkeypatch.context() as patch:
+        patch.setattr("pgtasks.engine.child.subprocess", SimpleNamespace(**{**vars(subprocess), "Popen": start}))
+        patch.setattr(threading.Thread, "start", refuse)
+        attempt = pool.submit("pid")
+    assert await pool.outcome(attempt) == Released()
+    assert [process.returncode for process in started] == [-signal.SIGKILL]
+    assert "RuntimeError: can't start new thread" in [
+        vars(record)["pgtasks"]["why"] for record in caplog.records if "did not start" in record.getMessage()
+    ]
 
 
 async def test_a_program_that_is_not_there_is_no_end_of_the_worker(
