@@ -81,17 +81,16 @@ def _is_cancelled() -> bool:
 
 
 def _report(name: str, error: BaseException, failures: int, delay_s: float) -> None:
-    """Say the first failure at once, later ones only when their count doubles."""
+    """Say the first failure at once, with its traceback, later ones only when their count doubles."""
     events.debug("round failed", part=name, error=type(error).__name__, database=isinstance(error, DatabaseError))
     if failures & (failures - 1):
         return
+    first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    facts = {"part": name, "error": first_line, "failures": failures, "retry_in_s": round(delay_s, 2)}
     if isinstance(error, DatabaseUnavailable):
-        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        events.warning(
-            "database unavailable", part=name, error=first_line, failures=failures, retry_in_s=round(delay_s, 2)
-        )
+        events.warning("database unavailable", **facts)
     else:
-        events.LOGGER.error("part failed", exc_info=error, extra={"pgtasks": {"part": name, "failures": failures}})
+        events.LOGGER.error("part failed", exc_info=error if failures == 1 else None, extra={"pgtasks": facts})
 
 
 async def wait_for_any(timeout_s: float, *wanted: asyncio.Event) -> None:

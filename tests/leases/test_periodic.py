@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from pgtasks.engine import periodic
 from pgtasks.engine.periodic import repeat, wait_for_any
 
 
@@ -66,6 +67,27 @@ async def test_a_part_outlives_a_round_that_fails(fault: str, caplog: pytest.Log
     await asyncio.wait_for(repeat("part", do_round, stop=stop, rng=random.Random(1)), 5)
     assert rounds == 2
     assert "part failed" in caplog.text
+
+
+async def test_a_traceback_is_logged_once_and_not_in_each_round(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Later lines, which get rare, say the error alone."""
+    monkeypatch.setattr(periodic, "BACKOFF_S_MIN", 0.001)
+    stop, rounds = asyncio.Event(), 0
+
+    async def do_round() -> float:
+        nonlocal rounds
+        rounds += 1
+        if rounds > 4:
+            stop.set()
+        raise ValueError("always")
+
+    await asyncio.wait_for(repeat("part", do_round, stop=stop, rng=random.Random(1)), 5)
+    said = [record for record in caplog.records if record.getMessage() == "part failed"]
+    assert [record.exc_info is not None for record in said] == [True, False, False]
+    assert [vars(record)["pgtasks"]["failures"] for record in said] == [1, 2, 4]
+    assert {vars(record)["pgtasks"]["error"] for record in said} == {"always"}
 
 
 async def test_a_part_that_is_cancelled_ends() -> None:
