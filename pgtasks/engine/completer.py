@@ -121,12 +121,35 @@ class Completer:
 
     def _take(self) -> list[Batch]:
         """Cut what waits into batches."""
-        waiting, self._waiting = self._waiting, []
-        batches = batches_of(waiting, self._bytes_max)
+        try:
+            batches = batches_of(self._waiting, self._bytes_max)
+        except Exception:  # noqa: BLE001 - whatever is wrong with one outcome concerns its own task alone
+            batches = batches_of(self._without_bad(), self._bytes_max)
+        self._waiting = []
         for batch in batches:
             if batch.kind == DROPPED:
                 self._leave_to_sweep(batch.part)
         return [batch for batch in batches if batch.kind != DROPPED]
+
+    def _without_bad(self) -> Finished:
+        """Give what waits without the outcomes that cannot be cut, whose tasks are left to the sweep."""
+        good: Finished = []
+        for item in self._waiting:
+            try:
+                batches_of([item], self._bytes_max)
+            except Exception as error:  # noqa: BLE001 - as above
+                attempt = item[0]
+                events.error(
+                    "outcome not understood",
+                    task_id=attempt.task.id,
+                    task=attempt.task.name,
+                    error=f"{type(error).__name__}: {error}",
+                    advice="the task is left to the sweep; please report this",
+                )
+                self._leave_to_sweep([item])
+            else:
+                good.append(item)
+        return good
 
     async def _write_all(self) -> None:
         while self._writing:

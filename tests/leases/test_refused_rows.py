@@ -1,5 +1,7 @@
 """One outcome that cannot be written now, or ever, holds up no other."""
 
+from typing import Any, cast
+
 import pytest
 
 from pgtasks.outcome import Cancelled, Completed, Dead, Failure, Outcome, RetryIn
@@ -49,6 +51,24 @@ async def test_an_outcome_that_does_not_fit_is_written_without_its_values(
     assert "not stored: " in value(connection, "SELECT error FROM pgtasks.attempts")
     assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE status = 'completed'") == 2
     assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 0
+
+
+async def test_an_outcome_that_is_none_costs_its_own_task_alone(
+    dsn: str, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those that came with it are written; its lease stays for the sweep, and the log names the task."""
+    steps.enqueue(connection, 5)
+    async with Writer(dsn, connection) as writer:
+        tasks = writer.claim(5)
+        bad: dict[int, Any] = {tasks[1].id: Completed(cast("str", 5)), tasks[3].id: "Completed"}
+        writer.offer([(task, bad.get(task.id, Completed("1"))) for task in tasks])
+        await writer.until_written()
+        assert (writer.completer.written, writer.failures, len(writer.leases)) == (3, 0, 0)
+    assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE status = 'completed'") == 3
+    assert value(connection, "SELECT array_agg(id ORDER BY id) FROM pgtasks.tasks") == sorted(bad)
+    assert value(connection, "SELECT count(*) FROM pgtasks.leases") == 1
+    named = [vars(record)["pgtasks"]["task_id"] for record in caplog.records if "not understood" in record.getMessage()]
+    assert named == sorted(bad)
 
 
 @pytest.mark.slow
