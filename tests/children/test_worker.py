@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from pgtasks import App, ConfigError
 from pgtasks.engine.worker import Worker
 from pgtasks.settings import WorkerSettings
 from tests.children.conftest import APP, is_alive, written
-from tests.database import Connection, rows, value, wait_until
+from tests.database import ROOT, Connection, rows, value, wait_until
 from tests.workers import WorkerProcess
 
 CHILDREN = ("--children", "4")
@@ -196,3 +197,25 @@ def test_an_unknown_executor_is_refused_with_the_one_that_was_meant() -> None:
     """When the module is imported."""
     with pytest.raises(ConfigError, match=re.escape("""got 'proces'; did you mean 'process'?""")):
         App().task(executor="proces")(lambda: None)  # type: ignore[call-overload]  # the mistake that is tested
+
+
+class PlainPython(WorkerProcess):
+    """A worker that an interpreter with options of its own runs."""
+
+    @staticmethod
+    def command(app: str, *flags: str) -> list[str]:
+        """Give the command line."""
+        return [sys.executable, "-OX", "told=so", "-Wdefault::BytesWarning", "-m", "pgtasks", "worker", app, *flags]
+
+
+def test_a_child_starts_as_its_worker_started(tasks: Queue, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its folder and with its interpreter's options, wherever the app went since then."""
+    monkeypatch.delenv("PYTHONWARNINGS", raising=False)
+    with PlainPython("tests.apps.moving:app", dsn):
+        found = tasks.result(tasks.add("surroundings"))
+    assert found == {
+        "folder": str(ROOT),
+        "optimize": 1,
+        "options": {"told": "so"},
+        "warnings": ["default::BytesWarning"],
+    }
