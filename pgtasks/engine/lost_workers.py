@@ -87,12 +87,19 @@ class LostWorkers:
         due = [one for one in self._lost if one.due_at <= now]
         if due:
             self._busy = True
-            threading.Thread(target=self._round, args=(due,), name="pgtasks-lost-workers", daemon=True).start()
+            try:
+                threading.Thread(target=self._round, args=(due,), name="pgtasks-lost-workers", daemon=True).start()
+            except RuntimeError as error:
+                # The system has no room for a thread now. Whoever supervises must not end because of that.
+                self._busy = False
+                self._put_off(due, error)
 
-    def finish(self, limit_s: float) -> None:
-        """Have a first look for each, for a bounded time: the owner ends."""
-        until = time.monotonic() + limit_s
-        while (left := [one for one in self._lost if not one.looks]) and time.monotonic() < until:
+    def finish(self, until: Callable[[], float]) -> None:
+        """Have a first look for each, for a bounded time: the owner ends.
+
+        ``until`` gives the moment when that is over (monotonic); it is asked again and again.
+        """
+        while (left := [one for one in self._lost if not one.looks]) and time.monotonic() < until():
             self.work(time.monotonic())
             time.sleep(_POLL_S)
         for one in left:

@@ -10,7 +10,8 @@
                 second signal: tell them, they skip their grace time
                 third signal, or grace time and some seconds are over: SIGKILL
                 all are dead                                                        -> ENDED
-    ENDED     a first look at the leases of each lost worker, for some seconds; exit
+    ENDED     a first look at the leases of each lost worker, for some seconds, and in a stop no
+              longer than the grace time and a second; exit
 
 The first worker goes ahead, because what is wrong with an app, a setting or a schema is wrong for
 all, and is then said once. Each worker is an ordinary one, started by the same command line, with
@@ -47,8 +48,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIGNALS_TO_KILL = 3
 # How much longer than its grace time a worker gets to end: its last statements have limits too.
 KILL_AFTER_S = 6.0
-# How long a database that is away keeps the supervisor at its end.
-GIVE_BACK_S, GIVE_BACK_HURRIED_S = 5.0, 1.0
+# How long a database that is away keeps the supervisor at its end, and in a stop beyond the grace time.
+GIVE_BACK_S, GIVE_BACK_STOPPING_S = 5.0, 1.0
+# The same after a second signal; and the least of it, the more if it has killed workers, which gave nothing back.
+GIVE_BACK_S_LEAST, GIVE_BACK_KILLED_S = 0.5, 1.0
 _WAKE_BYTES = 4096
 
 
@@ -100,6 +103,8 @@ class Supervisor:
         self._signals: list[int] = []
         self._heeded = 0
         self._kill_at: float | None = None
+        self._stop_by = 0.0
+        self._killed = False
         self._proven = False
         self._woken, self._waker = socket.socketpair()
         for end in (self._woken, self._waker):
@@ -119,8 +124,7 @@ class Supervisor:
                 self._start_due()
                 self._kill_late()
                 self._lost.work(time.monotonic())
-            hurried = self._heeded >= _SIGNALS_TO_KILL
-            self._lost.finish(GIVE_BACK_HURRIED_S if hurried else GIVE_BACK_S)
+            self._give_back()
         code = exit_code([seat.last_code for seat in self._seats], interrupted=self._heeded > 1)
         events.info("supervisor stopped", exit_code=code)
         return code
@@ -169,10 +173,25 @@ class Supervisor:
             events.info("signal received", signal=signal.Signals(number).name, count=self._heeded)
             grace_s = self._settings.shutdown_grace_s if self._heeded == 1 else 0.0
             self._kill_at = time.monotonic() + (grace_s + KILL_AFTER_S if self._heeded < _SIGNALS_TO_KILL else 0.0)
+            self._stop_by = time.monotonic() + (
+                grace_s + GIVE_BACK_STOPPING_S if self._heeded == 1 else GIVE_BACK_S_LEAST
+            )
             self._herald.stopping()
             for seat in self._seats:
                 seat.start_at = None
                 seat.tell(number)
+
+    def _give_back(self) -> None:
+        """Have a look at the lost workers' leases; signals that come meanwhile shorten that."""
+        since = time.monotonic()
+
+        def until() -> float:
+            self._heed_signals()
+            longest = since + GIVE_BACK_S
+            least = since + (GIVE_BACK_KILLED_S if self._killed else GIVE_BACK_S_LEAST)
+            return min(longest, max(least, self._stop_by)) if self._heeded else longest
+
+        self._lost.finish(until)
 
     def _hear(self) -> None:
         """Take greetings; after the first one the other workers may start."""
@@ -207,7 +226,9 @@ class Supervisor:
         if self._heeded and seat.greeting is None and code == -signal.SIGTERM:
             code = 0  # Told to stop before it could listen.
         end = seat.ended(code)
-        if end.begun and code and seat.greeting is not None:
+        # One that was asked to end and did has tried to give back what it had, in the time it was given.
+        tried = code >= 0 and 0 < self._heeded < _SIGNALS_TO_KILL
+        if end.begun and code and not tried and seat.greeting is not None:
             self._lost.add(seat.worker_id, seat.greeting.dsn, str(ProcessDied.of(code)), time.monotonic())
         if not self._heeded:
             seat.follow(after_end(end, proven=self._proven, draining=self._settings.drain, rng=self._rng))
@@ -244,4 +265,5 @@ class Supervisor:
         for seat in late:
             seat.kill()
         if late:
+            self._killed = True
             events.warning("worker processes killed", pids=[seat.pid for seat in late])

@@ -213,7 +213,32 @@ def test_a_database_that_is_away_is_asked_again_and_left_in_the_end(
     claimed(connection, other)
     lost.add(other, dsn, CAUSE, time.monotonic())
     began = time.monotonic()
-    lost.finish(0.5)
+    lost.finish(lambda: began + 0.5)
     assert time.monotonic() - began < 3
     assert [state for _, state, _ in states(connection)] == ["queued"]
     assert [record.getMessage() for record in caplog.records].count("leases not given back") == 1
+
+
+def test_without_room_for_a_thread_the_look_is_put_off(
+    connection: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The supervisor goes on, and looks when there is room again."""
+    monkeypatch.setattr(lost_workers, "LOOKS_S", (0.0,))
+    woken, dead = threading.Event(), uuid4()
+    claimed(connection, dead)
+    lost = LostWorkers("none", random.Random(), woken.set)
+    lost.add(dead, dsn, CAUSE, time.monotonic())
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(threading.Thread, "start", refuse)
+        began = time.monotonic()
+        lost.work(began)
+        again_at = lost.next_at()
+    assert again_at is not None
+    assert again_at > began
+    assert "leases cannot be given back yet" in caplog.text
+    watch(lost, woken)
+    assert [state for _, state, _ in states(connection)] == ["queued"]
