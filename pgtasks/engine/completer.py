@@ -137,7 +137,7 @@ class Completer:
         for item in self._waiting:
             try:
                 batches_of([item], self._bytes_max)
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # noqa: BLE001 - it may be wrong in any way
                 attempt = item[0]
                 events.error(
                     "outcome not understood",

@@ -57,7 +57,7 @@ async def test_nothing_is_given_to_a_child_that_is_not_believed(pool: Pool) -> N
     """Between its kill and its end it looks idle."""
     first = await pool.result("pid")
     (child,) = pool.runner._idle  # noqa: SLF001 - as if it had said something while it had nothing to do
-    child._take(b"\x00\x00\x00\x02[]")  # noqa: SLF001 - as above
+    child._take(b"\x00\x00\x00\x02[]")  # noqa: SLF001 - stands for bytes from the socket
     assert await pool.result("pid") != first
 
 
@@ -67,7 +67,7 @@ async def test_a_lie_at_the_start_is_a_failed_start(pools: Pools, monkeypatch: p
         pool = pools()
         attempt = pool.submit("pid")
         (child,) = pool.runner._starting  # noqa: SLF001 - as if it had said something
-        child._take(b"\x00\x00\x00\x02{}")  # noqa: SLF001 - as above
+        child._take(b"\x00\x00\x00\x02{}")  # noqa: SLF001 - stands for bytes from the socket
         assert type(await pool.outcome(attempt)).__name__ == "Released"
         assert "nothing that a child says at its start" in child.failure
         await pool.until(lambda: pool.runner.free() == 1)
