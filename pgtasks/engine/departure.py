@@ -7,9 +7,12 @@ it took nevertheless is looked for and released.
 A second signal skips the grace and exits with 130; a third ends the process on the spot.
 If the database is away, the flush is tried until the grace time is over, half a second at
 least, and the exit code is 1: the leases then expire, and other workers run those tasks again.
+The same is true of outcomes that the database refuses, which get half a second, and of those that
+wait for somebody's lock, which get the grace time.
 It is 1 also after a drain that was given up, and when a part of the worker ended by itself.
 A worker that recycles itself (``recycling``) leaves in the same way, but waits for a database that
-is away; a signal meanwhile makes an ordinary stop of it.
+is away; a signal meanwhile makes an ordinary stop of it. Nothing else keeps it: it claims nothing,
+so an outcome that can never be written must not hold it up for longer than the grace time.
 """
 
 from __future__ import annotations
@@ -28,9 +31,10 @@ from pgtasks.engine.claimer import Claimer
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.heartbeat import Heartbeat
-from pgtasks.errors import PgtasksError
+from pgtasks.errors import DatabaseError, PgtasksError
 from pgtasks.store import statements
 from pgtasks.store.link import Link
+from pgtasks.store.session import is_about_server
 
 EXIT_OK, EXIT_FAILURE, EXIT_INTERRUPTED = 0, 1, 130
 # The worker is to be started again at once: by itself or, with this code, by its supervisor.
@@ -40,6 +44,10 @@ STOP_S = 0.2
 FLUSH_S = 0.6
 # How long the last statement gets, at least and, while there is grace time left, at most.
 LEAVE_S_MIN, LEAVE_S_MAX = 0.2, 5.0
+# The same for a worker that recycles: longer than the server lets it wait for a lock.
+LEAVE_S_RECYCLING = 6.0
+# Within this time after the database is back, so is every part (``periodic``).
+BACK_S = 5.0
 _SIGNALS_TO_DIE = 3
 
 
@@ -135,39 +143,62 @@ class Departure:
         completer.hurry = True
         completer.arrived.set()
 
-        def written() -> bool:
-            return settling.done() and not completer.backlog
-
-        await self._wait_until(lambda: written() or not self._switch.recycles, math.inf)
-        await self._wait_until(written, max(deadline, time.monotonic() + FLUSH_S))
-        if self._switch.interrupted:
-            await self._wait_until(written, time.monotonic() + FLUSH_S, heed_signals=False)
+        await self._flush(settling, deadline)
         settled = settling.done() and settling.result()
         if not settled:
             settling.cancel()
             events.warning("a claim was cut off unanswered", advice="tasks it took wait for their lease to end")
-        left = completer.backlog
         # A database that did not answer until now would cost more of the second that a stop may take.
-        answers = settled or self._switch.recycles
-        gone = not left and answers and await self._sign_off_at_last(deadline)
+        answers = (settled and not self._is_writing()) or self._switch.recycles
+        gone = answers and await self._sign_off_at_last(deadline)
+        left = completer.backlog
         events.info("worker stopped", seconds=round(time.monotonic() - began, 2), unwritten=left, stuck=executor.stuck)
         if self._switch.interrupted:
             return EXIT_INTERRUPTED
         if self._switch.recycles and gone and whole:
             return EXIT_RECYCLE
-        return EXIT_OK if gone and settled and whole and not self._claimer.gave_up else EXIT_FAILURE
+        well = gone and not left and settled and whole and not self._claimer.gave_up
+        return EXIT_OK if well else EXIT_FAILURE
+
+    def _is_writing(self) -> bool:
+        """Tell whether outcomes are on their way; those that the database refuses may never arrive."""
+        return self._completer.backlog > self._completer.refused
+
+    async def _flush(self, settling: asyncio.Task[bool], deadline: float) -> None:
+        """Wait until the outcomes are written, for a bounded time."""
+        switch, completer, began = self._switch, self._completer, time.monotonic()
+
+        def written() -> bool:
+            if not settling.done() or self._is_writing():
+                return False
+            # What was refused is offered again meanwhile: its obstacle may be gone.
+            return not completer.backlog or time.monotonic() >= began + FLUSH_S
+
+        until = max(deadline, began + FLUSH_S)
+        await self._wait_until(written, until)
+        if switch.recycles and not written():
+            await self._outlast(written, until)
+            # Nothing, unless a signal has made an ordinary stop of it.
+            await self._wait_until(lambda: switch.recycles or written(), max(deadline, time.monotonic() + FLUSH_S))
+        if switch.interrupted:
+            await self._wait_until(written, time.monotonic() + FLUSH_S, heed_signals=False)
+
+    async def _outlast(self, written: Callable[[], bool], until: float) -> None:
+        """Wait on, as a worker that recycles, while the database is away."""
+        switch, heartbeat = self._switch, self._heartbeat
+        # A database that takes heartbeats is there, so what is left then is held up by something else.
+        await self._wait_until(lambda: not switch.recycles or written() or heartbeat.beat_at > until, math.inf)
+        await self._wait_until(lambda: not switch.recycles or written(), time.monotonic() + BACK_S)
 
     async def _sign_off_at_last(self, deadline: float) -> bool:
-        """Take this worker off the list; one that recycles waits until it may, and tries until that is done."""
+        """Take this worker off the list; one that recycles waits until it may, and tries while the database is away."""
         # Until then it is shown, as one that drains.
         await self._wait_until(lambda: not (self._switch.recycles and self._switch.early), math.inf)
-        gone = False
-        while not gone:
-            gone = await self.sign_off(min(deadline, time.monotonic() + LEAVE_S_MAX))
-            if not self._switch.recycles:
-                break
+        while self._switch.recycles:
+            if await self.sign_off(time.monotonic() + LEAVE_S_RECYCLING, recycling=True):
+                return True
             await self._wait_until(lambda: not self._switch.recycles, time.monotonic() + LEAVE_S_MIN)
-        return gone
+        return await self.sign_off(min(deadline, time.monotonic() + LEAVE_S_MAX))
 
     async def _settle(self, claiming: asyncio.Task[None]) -> bool:
         """Cut off a claim that is still under way and give back what it took; tells whether that was possible."""
@@ -186,20 +217,28 @@ class Departure:
                 return
             await asyncio.sleep(0.01)
 
-    async def sign_off(self, until: float | None = None) -> bool:
+    async def sign_off(self, until: float | None = None, *, recycling: bool = False) -> bool:
         """Take this worker off the list; tells whether the database was there.
 
-        LEAVE_S_MIN is given in any case; what is left of the time until then ends with a second signal.
+        LEAVE_S_MIN is given in any case; what is left of the time until then ends with a second signal,
+        or with the first one that ends ``recycling``.
         """
         # First, because a heartbeat puts a worker that is not listed back.
         self._heartbeat.stop()
         leaving = asyncio.create_task(self._link.fetch_all(statements.remove_worker(self._worker_id)))
+
+        def over() -> bool:
+            return leaving.done() or (recycling and not self._switch.recycles)
+
         least = time.monotonic() + LEAVE_S_MIN
-        await self._wait_until(leaving.done, least if until is None else until)
+        await self._wait_until(over, least if until is None else until)
         await self._wait_until(leaving.done, least, heed_signals=False)
         leaving.cancel()
         try:
             await leaving
+        except DatabaseError as error:
+            # A row that cannot be removed, or is locked, is found old by others and removed then.
+            return not is_about_server(error)
         except (PgtasksError, asyncio.CancelledError):
             return False
         return True
