@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from uuid import UUID
 
 from pgtasks.engine import drain
@@ -18,7 +18,7 @@ from pgtasks.engine.leases import Leases
 from pgtasks.engine.meter import Meter
 from pgtasks.engine.periodic import wait_for_any
 from pgtasks.engine.slots import Slots
-from pgtasks.engine.sources import Line, Source, Suspects
+from pgtasks.engine.sources import Line, Source, Suspects, Turns
 from pgtasks.settings import WorkerSettings
 from pgtasks.store import statements
 from pgtasks.store.link import Link
@@ -30,6 +30,8 @@ GATHER_SLOTS = 50
 BACKLOG_PER_SLOT = 4
 # Sleeps end this much after the database says that a task is due, not just before it.
 DUE_MARGIN_S = 0.001
+# How long a drain that has nothing to do but what needs a child waits for one before it looks again.
+CHILD_WAIT_S = 0.5
 
 
 class Claimer:
@@ -55,9 +57,10 @@ class Claimer:
         self._link, self._bell, self._settings, self._names = link, bell, settings, [*names, *isolated]
         self._slots, self._leases, self._executor, self._completer = slots, leases, executor, completer
         self._stop, self._rng = stop, rng
-        self._order = deque(slots.queues)
         self._intake = Intake(link, worker_id, settings.lease_s, leases=leases, executor=executor, meter=meter)
-        self.sources = {queue: self._sources_of(queue, names, list(isolated)) for queue in slots.queues}
+        self.turns = self._turns_of(names, list(isolated))
+        # What could start nothing when the last claim found nothing; None when it found something.
+        self._full_at_rest: set[Source] | None = None
         self._gather_slots = min(GATHER_SLOTS, max(1, slots.total // 4))
         # When a round, or a part of a long one, last ended well. An idle worker gets there at every safety poll.
         self.progress_at = time.monotonic()
@@ -75,29 +78,29 @@ class Claimer:
         """How many claims from the head there were."""
         return self._intake.rescans
 
-    def _sources_of(self, queue: str, names: list[str], isolated: list[str]) -> list[Source]:
-        """Make the sources of a queue, in the order in which they are claimed from.
-
-        ``names`` are those of handlers in this process, ``isolated`` those of the others.
-        """
+    def _turns_of(self, names: list[str], isolated: list[str]) -> Turns:
+        """Make the sources; ``names`` are those of handlers in this process, ``isolated`` those of the others."""
         slots, executor, intake = self._slots, self._executor, self._intake
 
-        def in_process() -> int:
+        def in_process(queue: str) -> int:
             return 0 if executor.exclusive else slots.free_in(queue)
 
-        def in_children() -> int:
+        def in_children(queue: str) -> int:
             return min(slots.free_in(queue), executor.children_free())
 
-        sources: list[Source] = [Suspects(queue, self._names, intake, in_children)]
-        if isolated:
-            sources.append(Line(queue, isolated, intake, in_children))
-        if names or not isolated:
-            sources.append(Line(queue, names, intake, in_process))
-        return sources
+        return Turns(
+            [Suspects(queue, self._names, intake, partial(in_children, queue)) for queue in slots.queues],
+            [Line(queue, isolated, intake, partial(in_children, queue)) for queue in slots.queues if isolated],
+            [Line(queue, names, intake, partial(in_process, queue)) for queue in slots.queues if names or not isolated],
+        )
 
     def _full(self) -> set[Source]:
         """Give the sources of which nothing could start now."""
-        return {source for sources in self.sources.values() for source in sources if source.full}
+        return {source for source in self.turns.sources() if source.full}
+
+    def _childless(self) -> list[str]:
+        """Name the queues that have slots free and no child process for what needs one."""
+        return sorted({source.queue for source in self._full()} - self._slots.full_queues())
 
     async def round(self) -> float:
         """Do one round: claim what fits; else wait for slots, poll, or sleep until the bell."""
@@ -114,10 +117,9 @@ class Claimer:
         found, full = await self._claim()
         if found:
             return 0.0 if full or not self._slots.any_free() else await self._pause()
-        if self._settings.drain and await self._drained():
-            await self._end_drain()
-            return 0.0
-        if self._settings.drain or time.monotonic() - self._intake.found_at < DOZE_S:
+        if self._settings.drain:
+            return await self._go_on_draining()
+        if time.monotonic() - self._intake.found_at < DOZE_S:
             return await self._pause()
         return await self._sleep()
 
@@ -147,49 +149,62 @@ class Claimer:
     async def _pause(self) -> float:
         """Wait for the next poll; a queue whose slots are all taken, or a child, is served as soon as it is free."""
         if not self._slots.full_queues():
-            if not self._full():
-                return POLL_S
-            await wait_for_any(POLL_S, self._executor.child_freed, self._stop)
-            return 0.0
+            return await self._wait_for_child(POLL_S) if self._full() else POLL_S
         await wait_for_any(POLL_S, self._executor.slot_freed, self._stop)
         await asyncio.sleep(GATHER_S)
         return 0.0
 
+    async def _wait_for_child(self, wait_s: float) -> float:
+        await wait_for_any(wait_s, self._executor.child_freed, self._stop)
+        return 0.0
+
     async def _claim(self, *, from_head: bool = False) -> tuple[int, bool]:
         """Claim from every source once; gives how many tasks, and whether some claim was full."""
-        found, full = 0, False
-        # Another queue comes first each time, so that none starves the others of slots.
-        self._order.rotate(-1)
-        for source in [source for queue in self._order for source in self.sources[queue]]:
+        # What comes to a worker at rest is rarely a suspect, and should not wait for a look for those.
+        # Once a slot or a child got free, suspects may have waited for it.
+        at_rest = self._full_at_rest is not None and self._full_at_rest == self._full()
+        self._full_at_rest = None
+        found, full, served = 0, False, []
+        for source in self.turns.sources(ordinary_first=at_rest):
             limit = self._limit_of(source)
             if limit <= 0:
                 continue
             count = await source.claim(limit, from_head=from_head)
             found += count
             full = full or count == limit
+            if count:
+                served.append(source)
+        self.turns.end(served)
+        if not found:
+            self._full_at_rest = self._full()
         return found, full
 
     def _limit_of(self, source: Source) -> int:
         return 0 if self._stop.is_set() else source.limit
 
-    async def _drained(self) -> bool:
-        """Tell whether nothing is left to do: nothing running or unwritten, nothing due where a slot is free."""
+    async def _go_on_draining(self) -> float:
+        """End the drain if nothing is left to do, or can be: nothing running or unwritten, nothing due; else wait."""
         if self._executor.running or self._is_writing():
-            return False
+            return await self._pause()
         found, _ = await self._claim(from_head=True)
         if found:
-            return False
-        childless = {source.queue for source in self._full()} - self._slots.full_queues()
-        return not childless or not await drain.is_due(self._link, sorted(childless), self._names)
+            return await self._pause()
+        childless = self._childless()
+        if childless and await drain.is_due(self._link, childless, self._names) and not self._executor.children_failing:
+            return await self._wait_for_child(CHILD_WAIT_S)
+        await self._end_drain()
+        return 0.0
 
     async def _end_drain(self) -> None:
-        self.gave_up = await drain.gives_up(self._link, self._slots.queues, self._names, self._slots.full_queues())
+        childless = self._childless() if self._executor.children_failing else ()
+        full = self._slots.full_queues()
+        self.gave_up = await drain.gives_up(self._link, self._slots.queues, self._names, full, childless)
         self._stop.set()
 
     async def _sleep(self) -> float:
         """Fall asleep if the bells allow it; returns after waking up, or at once, awake."""
         full = self._full()
-        ready = [source for sources in self.sources.values() for source in sources if source not in full]
+        ready = [source for source in self.turns.sources() if source not in full]
         queues = sorted({source.queue for source in ready})
         state = await self._bell.fall_asleep(queues)
         if state in {Sleep.IN_FLIGHT, Sleep.DEAF}:

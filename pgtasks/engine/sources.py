@@ -9,7 +9,8 @@
 Suspects and isolated tasks run in child processes, one at a time in each, so both are claimed
 only while a child is free: a claimed task is a started task. They come first in a round,
 because ordinary tasks would take every slot of a busy worker; the children bound how many slots
-they can have.
+they can have. The suspects of all queues come before isolated tasks. The queues take turns:
+one that got a child, or a slot, comes last the next time.
 
 An ordinary claim leaves suspects alone. So a task that kills its process can take others down
 with it once. From then on it can only kill its child, and the others end well in theirs. The
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pgtasks.engine.batches import BatchLimit
 from pgtasks.engine.cursor import Cursor
@@ -160,3 +161,30 @@ class Suspects(Source):
         self._looked_at = time.monotonic()
         self._more = len(rows) >= limit
         return len(rows)
+
+
+class Turns:
+    """Whose turn it is to be claimed from."""
+
+    def __init__(self, suspects: Sequence[Source], isolated: Sequence[Source], ordinary: Sequence[Source]) -> None:
+        """Each holds one source per queue at most."""
+        self._suspects, self._isolated, self._ordinary = list(suspects), list(isolated), list(ordinary)
+
+    def sources(self, *, ordinary_first: bool = False) -> list[Source]:
+        """Give all sources in their order; ``ordinary_first`` must not be so while others wait for their slots."""
+        if ordinary_first:
+            return [*self._ordinary, *self._suspects, *self._isolated]
+        return [*self._suspects, *self._isolated, *self._ordinary]
+
+    def end(self, served: Sequence[Source]) -> None:
+        """Put those that got something at the end, the first of them last: it had the choice."""
+        for source in reversed(served):
+            if source in self._ordinary:
+                _to_the_end(self._ordinary, source.queue)
+            else:
+                _to_the_end(self._suspects, source.queue)
+                _to_the_end(self._isolated, source.queue)
+
+
+def _to_the_end(sources: list[Source], queue: str) -> None:
+    sources.sort(key=lambda source: source.queue == queue)

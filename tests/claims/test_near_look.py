@@ -40,7 +40,7 @@ async def _busy(dsn: str, connection: Connection, backlog: int = 5000) -> AsyncI
         (backlog,),
     )
     async with Rig(dsn, concurrency=10, hold_s=0.01) as rig:
-        (place,) = [one.cursor for one in rig.claimer.sources["default"] if isinstance(one, Line)]
+        (place,) = [one.cursor for one in rig.claimer.turns.sources() if isinstance(one, Line)]
         await rig.ran(500)
         assert place.rescan_in_s(time.monotonic()) > 10
         yield rig

@@ -142,27 +142,49 @@ async def test_none_is_claimed_while_no_child_is_free(
 
 
 async def test_a_drain_waits_for_a_child(dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While none is free it does not end, as long as a suspect is due; it ends when there is none."""
+    """While none is free it does not end, as long as a suspect is due, and seldom asks; it ends when there is none."""
     free = 0
     monkeypatch.setattr(Executor, "children_free", lambda _: free)
     (suspect,) = _add(connection)
-    asked: list[bool] = []
+    asked: list[tuple[float, bool]] = []
 
     async def is_due(*given: Any) -> bool:
-        asked.append(await real(*given))
-        return asked[-1]
+        asked.append((time.monotonic(), await real(*given)))
+        return asked[-1][1]
 
     real = drain.is_due
     monkeypatch.setattr(drain, "is_due", is_due)
     async with Rig(dsn, drain=True) as rig:
-        await until(lambda: len(asked) > 3)
-        assert all(asked)
+        await until(lambda: len(asked) > 2)
+        assert all(due for _, due in asked)
+        assert all(later - earlier > 0.4 for (earlier, _), (later, _) in pairwise(asked)), asked
         assert not rig.stopping
         free = 1
+        rig.executor.child_freed.set()
         await until(lambda: suspect in rig.started)
         free = 0
         await until(lambda: rig.stopping)
-        assert asked[-1] is False
+        assert asked[-1][1] is False
+        assert not rig.claimer.gave_up
+
+
+@pytest.mark.parametrize("due_in_min", [0, 60])
+async def test_a_drain_without_children_gives_up(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch, due_in_min: int
+) -> None:
+    """Once they do not start again and again; only if something is due for them, and all else is done before."""
+    failing = False
+    monkeypatch.setattr(Executor, "children_free", lambda _: 0)
+    monkeypatch.setattr(Executor, "children_failing", property(lambda _: failing))
+    _add(connection, columns=", run_at", values=f", clock_timestamp() + interval '{due_in_min} min'")
+    innocent = _add(connection, 20, losses=0)
+    async with Rig(dsn, drain=True, concurrency=2, hold_s=0.01) as rig:
+        await rig.ran(1)
+        failing = True
+        rig.executor.child_freed.set()
+        await until(lambda: rig.stopping)
+        assert sorted(rig.started) == innocent
+        assert rig.claimer.gave_up is (due_in_min == 0)
 
 
 _ISOLATED = "INSERT INTO pgtasks.tasks (name) SELECT 'isolated' FROM generate_series(1, 3) RETURNING id"

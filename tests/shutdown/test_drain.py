@@ -1,10 +1,12 @@
 """--drain works until nothing is due, then exits 0."""
 
 import time
+from pathlib import Path
 
-from tests.database import rows, value
+from tests.database import Connection, rows, value
 from tests.handlers.conftest import Tasks
 from tests.shutdown.conftest import Exit
+from tests.workers import WorkerProcess
 
 
 def test_nothing_to_do_is_done_at_once(tasks: Tasks) -> None:
@@ -67,6 +69,26 @@ def test_stuck_slots_are_no_failure_when_nothing_else_is_due(tasks: Tasks) -> No
         ended = Exit(worker, time.monotonic())
     assert ended.code == 0, ended.printed
     assert "drain given up" not in ended.printed
+
+
+def test_a_drain_ends_although_no_child_process_starts(connection: Connection, dsn: str, tmp_path: Path) -> None:
+    """Exit 1 and a word on what needs one, no attempt charged; all else is done, and it asks in no hurry."""
+    (tmp_path / "broken").touch()
+    for name, count in (("pid", 3), ("pid_of_worker", 2), ("nobody", 1)):
+        connection.execute("INSERT INTO pgtasks.tasks (name) SELECT %s FROM generate_series(1, %s)", (name, count))
+    rows(connection, "SELECT pg_stat_reset()")
+    with WorkerProcess(
+        "tests.apps.isolated:app", dsn, "--drain", env={"PGTASKS_TEST_BROKEN": str(tmp_path / "broken")}
+    ) as worker:
+        ended = Exit(worker, time.monotonic())
+    assert ended.code == 1, ended.printed
+    (said,) = [line for line in ended.printed.splitlines() if "drain given up" in line]
+    assert said.endswith('why="child processes do not start" due="default=3"')
+    left = rows(connection, "SELECT name, attempt, count(*) FROM pgtasks.tasks GROUP BY 1, 2 ORDER BY 1")
+    assert left == [("nobody", 0, 1), ("pid", 0, 3)]
+    assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE name = 'pid_of_worker'") == 2
+    commits = value(connection, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+    assert commits / ended.after_s < 80, (commits, ended.after_s)
 
 
 def test_what_a_drain_leaves_behind_is_said_once(tasks: Tasks) -> None:
