@@ -80,7 +80,9 @@ def test_a_drain_ends_although_no_child_process_starts(connection: Connection, d
     with WorkerProcess(
         "tests.apps.isolated:app", dsn, "--drain", env={"PGTASKS_TEST_BROKEN": str(tmp_path / "broken")}
     ) as worker:
-        ended = Exit(worker, time.monotonic())
+        began = time.monotonic()
+        worker.wait(60)
+        ended = Exit(worker, began)
     assert ended.code == 1, ended.printed
     (said,) = [line for line in ended.printed.splitlines() if "drain given up" in line]
     assert said.endswith('why="child processes do not start" due="default=3"')
