@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from pgtasks.cli.database import given_dsn, given_listen_dsn
-from pgtasks.cli.exits import Terminated
+from pgtasks.cli.exits import INTERRUPTED, OK, Terminated
 from pgtasks.cli.options import Dsn, duration
 from pgtasks.settings import QueueSlots, WorkerSettings, flag_of, worker_settings
 
@@ -155,7 +155,12 @@ def worker(
     rebirth.ready()
     from pgtasks.cli.working import leave_within, work
 
-    code = work(app, settings, supervision, rebirth, systemd)
+    try:
+        code = work(app, settings, supervision, rebirth, systemd)
+    except (Terminated, KeyboardInterrupt) as end:
+        # Perhaps one that was about to start again, because of handlers that do not end.
+        leave_within(EXIT_S, OK if isinstance(end, Terminated) else INTERRUPTED)
+        raise
     leave_within(EXIT_S, code)
     raise typer.Exit(code)
 
@@ -167,5 +172,5 @@ def end_on_signals() -> None:
 
 
 def leave(_number: int, _frame: object) -> NoReturn:
-    """End the program that has not begun its work; a signal handler."""
+    """End the program that has not begun its work, or begins again; a signal handler."""
     raise Terminated(0)

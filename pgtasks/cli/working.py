@@ -49,10 +49,10 @@ def work(
                 child_command=child_command,
                 child_folder=child_folder,
                 ops=ops,
+                on_recycle=end_on_signals if supervision is None else lambda: None,
             )
         if code == EXIT_RECYCLE and supervision is None:
             # Here, where the local server is still held.
-            end_on_signals()
             rebirth.again()
             code = EXIT_FAILURE
     return code

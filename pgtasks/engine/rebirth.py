@@ -30,16 +30,27 @@ class Rebirth:
         Signals that come meanwhile wait, blocked, until the new program handles them and calls
         ``ready``. Threads end here and now. Descriptors close, but for those that somebody made
         inheritable; a lock that depends on one is taken anew by the new program.
+
+        A signal is blocked in this thread alone. Another one, that of a handler which does not end,
+        may get it until it is gone. With a handler of Python's the signal would be forgotten there,
+        so it has its default effect: it ends the process. What remains is process 1 of a container,
+        which the kernel spares default effects: a signal in the moment between the last two calls
+        here that such a thread gets is lost, and has to be sent again.
         """
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-        old = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         try:
             os.chdir(self._folder)
+            for number in SIGNALS:
+                signal.signal(number, signal.SIG_DFL)
             os.execve(self._command[0], self._command, self._environ)  # noqa: S606 - our own command line, no shell
         except OSError as error:
-            signal.pthread_sigmask(signal.SIG_SETMASK, old)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             events.error("worker could not start again", error=str(error), command=self._command[0])
 
     @staticmethod

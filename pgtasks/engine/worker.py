@@ -15,7 +15,7 @@ import random
 import socket
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from uuid import UUID, uuid4
 
 from pgtasks import __version__, events
@@ -44,6 +44,7 @@ from pgtasks.settings import QUEUE_DEFAULT, QueueSlots, WorkerSettings
 from pgtasks.store import statements
 
 NAMES_SHOWN = 20
+HEAR_S = 0.01
 
 
 def run(
@@ -54,20 +55,22 @@ def run(
     child_command: Sequence[str] = (),
     child_folder: str | None = None,
     ops: Ops | None = None,
+    on_recycle: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a worker until it is stopped; gives the process's exit code.
 
     ``label`` names the deployment that the app's schedules belong to, as ``MODULE:APP``.
     ``supervision`` is what the worker has from its supervisor, if it has one. ``child_command``
     starts a child process for isolated tasks (``python -m pgtasks.cli.child MODULE:APP``), in
-    ``child_folder``, or else in the worker's. ``ops`` watches the worker.
+    ``child_folder``, or else in the worker's. ``ops`` watches the worker. ``on_recycle`` is called
+    when the worker is to be started again and heeds no signals any more: it has them end the program.
 
     Raises DatabaseUnavailable when the database cannot be reached at the start, and ConfigError when
     there are isolated tasks and no command for child processes. Must be called in the main thread,
     which is the one that gets signals.
     """
     try:
-        return asyncio.run(_run(app, settings, label, supervision, child_command, child_folder, ops))
+        return asyncio.run(_run(app, settings, label, supervision, child_command, child_folder, ops, on_recycle))
     finally:
         app.close()
 
@@ -80,6 +83,7 @@ async def _run(
     child_command: Sequence[str],
     child_folder: str | None,
     ops: Ops | None,
+    on_recycle: Callable[[], None],
 ) -> int:
     children = ChildOptions(child_command, settings.children, settings.child_max_tasks, child_folder)
     worker_id = supervision.worker_id if supervision else None
@@ -97,8 +101,22 @@ async def _run(
         code = await worker.work()
     finally:
         await worker.close()
+    if code == EXIT_RECYCLE:
+        await _hand_signals_over(on_recycle)
     # A signal while the parts were closed.
     return EXIT_OK if code == EXIT_RECYCLE and not worker.switch.recycles else code
+
+
+async def _hand_signals_over(to: Callable[[], None]) -> None:
+    """Heed no signals any more; ``to`` sets who does. The loop still takes some time to close."""
+    loop = asyncio.get_running_loop()
+    to()
+    # What came just before is on its way to this loop.
+    await asyncio.sleep(HEAR_S)
+    for number in SIGNALS:
+        loop.remove_signal_handler(number)
+    # Removing a handler sets the default.
+    to()
 
 
 def _collect_rarely() -> None:

@@ -1,6 +1,7 @@
 """An app whose handlers never end, in every way in which a handler can ignore that it should.
 
-With PGTASKS_TEST_IMPATIENT set, the worker that loads it waits less long for them.
+With PGTASKS_TEST_IMPATIENT set, the worker that loads it waits less long for them. With
+PGTASKS_TEST_SLOW_END it takes some seconds to close its app, or its loop.
 """
 
 import asyncio
@@ -19,6 +20,23 @@ app = App(retry=Retry(max_attempts=2, base=0.02, cap=0.05))
 
 if "PGTASKS_TEST_IMPATIENT" in os.environ:
     executor.ABANDON_S, recycling.RECYCLE_S_LEAST = 0.4, 0.0
+
+
+def _close_slowly() -> None:
+    # Such a thread keeps a program from ending.
+    threading.Thread(target=threading.Event().wait).start()
+    print("closes slowly", flush=True)  # noqa: T201 - the test waits for it
+    time.sleep(3)  # stands for an app that has much to close
+
+
+async def _shut_down_slowly(_loop: asyncio.AbstractEventLoop, _timeout: float | None = None) -> None:
+    await asyncio.to_thread(_close_slowly)
+
+
+if os.environ.get("PGTASKS_TEST_SLOW_END") == "app":
+    app.close = _close_slowly  # type: ignore[method-assign]  # the test's slow end
+elif os.environ.get("PGTASKS_TEST_SLOW_END") == "loop":
+    asyncio.BaseEventLoop.shutdown_default_executor = _shut_down_slowly  # type: ignore[assignment,method-assign]  # ditto
 
 
 @app.task

@@ -32,6 +32,12 @@ def held_fast(tasks: Tasks, worker: WorkerProcess, **columns: object) -> int:
     return task_id
 
 
+def impatient(dsn: str, *flags: str) -> WorkerProcess:
+    """Start a worker that finds a lock sooner than others."""
+    soon = f"{dsn}&options=-c%20lock_timeout%3D500ms"
+    return WorkerProcess(APP, soon, *flags, env={"PGTASKS_TEST_IMPATIENT": "1"})
+
+
 def wait_recycled(tasks: Tasks, worker: WorkerProcess, pid: int) -> None:
     """Wait until the same process works again, as a new worker."""
     later = tasks.add("fine")
@@ -56,16 +62,11 @@ def test_a_refused_outcome_keeps_no_worker_from_recycling(tasks: Tasks, worker: 
         tasks.wait_status(bad, "dead", 20)
 
 
-def test_an_outcome_behind_a_lock_delays_recycling_by_the_grace_time(
-    tasks: Tasks, worker: StartWorker, dsn: str
-) -> None:
+def test_an_outcome_behind_a_lock_delays_recycling_by_the_grace_time(tasks: Tasks, dsn: str) -> None:
     """Somebody's transaction that stays open is no reason to stand still for ever."""
-    with worker(*FLAGS, "--shutdown-grace", "1") as started, psycopg.connect(dsn) as other:
+    with impatient(dsn, *FLAGS, "--shutdown-grace", "1") as started, psycopg.connect(dsn) as other:
         pid = started.wait_ready().pid
-        locked = tasks.add("afine", {"seconds": 1})
-        tasks.wait_status(locked, "running")
-        other.execute("SELECT FROM pgtasks.tasks WHERE id = %s FOR UPDATE", [locked])
-        started.wait_output("outcomes wait for a lock", 20)
+        _lock(tasks, other, started)
         tasks.add("never_yields", max_attempts=1)
         started.wait_output("worker recycling")
         wait_recycled(tasks, started, pid)
@@ -108,14 +109,13 @@ def _refuse(tasks: Tasks, _other: psycopg.Connection, started: WorkerProcess) ->
 @pytest.mark.parametrize(("hold", "grace_s", "limit_s"), [(_refuse, 60, 12), (_lock, 2, 12)])
 def test_a_stop_does_not_wait_for_what_cannot_be_written(
     tasks: Tasks,
-    worker: StartWorker,
     dsn: str,
     hold: Callable[[Tasks, psycopg.Connection, WorkerProcess], None],
     grace_s: float,
     limit_s: float,
 ) -> None:
     """What is refused costs no grace time, a lock no more than that; the exit code says that something is left."""
-    with worker("--shutdown-grace", str(grace_s)) as started, psycopg.connect(dsn) as other:
+    with impatient(dsn, "--shutdown-grace", str(grace_s)) as started, psycopg.connect(dsn) as other:
         started.wait_ready()
         hold(tasks, other, started)
         started.terminate()
