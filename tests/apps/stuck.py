@@ -30,7 +30,9 @@ def _close_slowly() -> None:
 
 
 async def _shut_down_slowly(_loop: asyncio.AbstractEventLoop, _timeout: float | None = None) -> None:
-    await asyncio.to_thread(_close_slowly)
+    # The engine's loop; the handlers have one of their own.
+    if threading.current_thread() is threading.main_thread():
+        await asyncio.to_thread(_close_slowly)
 
 
 if os.environ.get("PGTASKS_TEST_SLOW_END") == "app":
