@@ -174,21 +174,30 @@ class Departure:
             # What was refused is offered again meanwhile: its obstacle may be gone.
             return not completer.backlog or time.monotonic() >= began + FLUSH_S
 
-        until = max(deadline, began + FLUSH_S)
-        await self._wait_until(written, until)
+        await self._wait_until(written, max(deadline, began + FLUSH_S))
         if switch.recycles and not written():
-            await self._outlast(written, until)
+            await self._outlast(written)
             # Nothing, unless a signal has made an ordinary stop of it.
             await self._wait_until(lambda: switch.recycles or written(), max(deadline, time.monotonic() + FLUSH_S))
         if switch.interrupted:
             await self._wait_until(written, time.monotonic() + FLUSH_S, heed_signals=False)
 
-    async def _outlast(self, written: Callable[[], bool], until: float) -> None:
+    async def _outlast(self, written: Callable[[], bool]) -> None:
         """Wait on, as a worker that recycles, while the database is away."""
-        switch, heartbeat = self._switch, self._heartbeat
-        # A database that takes heartbeats is there, so what is left then is held up by something else.
-        await self._wait_until(lambda: not switch.recycles or written() or heartbeat.beat_at > until, math.inf)
-        await self._wait_until(lambda: not switch.recycles or written(), time.monotonic() + BACK_S)
+
+        def over() -> bool:
+            return not self._switch.recycles or written()
+
+        while not over():
+            asking = asyncio.create_task(self._link.fetch_all(statements.clock()))
+            await self._wait_until(lambda: asking.done() or over(), math.inf)  # noqa: B023 - called in this round only
+            asking.cancel()
+            with contextlib.suppress(PgtasksError, asyncio.CancelledError):
+                await asking
+                break
+            await self._wait_until(over, time.monotonic() + LEAVE_S_MIN)
+        # It is there: what is still left after this is held up by something else.
+        await self._wait_until(over, time.monotonic() + BACK_S)
 
     async def _sign_off_at_last(self, deadline: float) -> bool:
         """Take this worker off the list; one that recycles waits until it may, and tries while the database is away."""

@@ -13,7 +13,7 @@ from tests.shutdown.conftest import Exit
 from tests.stuck.conftest import APP, StartWorker
 from tests.workers import WorkerProcess
 
-FLAGS = ("--stuck-max", "1", "--lease", "2", "--sweep-interval", "0.2")
+FLAGS = ("--stuck-max", "1")
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def wait_recycled(tasks: Tasks, worker: WorkerProcess, pid: int) -> None:
 
 def test_a_refused_outcome_keeps_no_worker_from_recycling(tasks: Tasks, worker: StartWorker) -> None:
     """A handler blocks its loop for ever beside it: the new worker runs what waits; the lease of what is left ends."""
-    with worker(*FLAGS, "--shutdown-grace", "60") as started:
+    with worker(*FLAGS, "--lease", "2", "--sweep-interval", "0.2", "--shutdown-grace", "60") as started:
         pid = started.wait_ready().pid
         bad = held_fast(tasks, started, max_attempts=1)
         since = time.monotonic()
@@ -63,7 +63,7 @@ def test_a_refused_outcome_keeps_no_worker_from_recycling(tasks: Tasks, worker: 
 
 
 def test_an_outcome_behind_a_lock_delays_recycling_by_the_grace_time(tasks: Tasks, dsn: str) -> None:
-    """Somebody's transaction that stays open is no reason to stand still for ever."""
+    """Somebody's transaction that stays open is no reason to stand still for ever, nor for a lease."""
     with impatient(dsn, *FLAGS, "--shutdown-grace", "1") as started, psycopg.connect(dsn) as other:
         pid = started.wait_ready().pid
         _lock(tasks, other, started)
