@@ -48,6 +48,8 @@ LEAVE_S_MIN, LEAVE_S_MAX = 0.2, 5.0
 LEAVE_S_RECYCLING = 6.0
 # Within this time after the database is back, so is every part (``periodic``).
 BACK_S = 5.0
+# How long after its grace time a worker has ended for sure, unless the database is away.
+LATE_S = 60.0
 _SIGNALS_TO_DIE = 3
 
 
@@ -60,6 +62,8 @@ class StopSwitch:
         self._own = self._forwarded = self._count = 0
 
         self._recycle_at: float | None = None
+        # When the worker has ended, or something is wrong with it (monotonic); None while it works.
+        self.due_at: float | None = None
 
     def recycle(self, not_before: float) -> None:
         """Make the worker leave to be started again, not earlier than that on the monotonic clock."""
@@ -124,6 +128,7 @@ class Departure:
         began = time.monotonic()
         executor, completer = self._executor, self._completer
         deadline = began + self._grace_s
+        self._switch.due_at = deadline + LATE_S
         events.info("worker stopping", running=executor.running, grace_s=self._grace_s)
         self._heartbeat.draining = True
         executor.accepting = False

@@ -19,6 +19,8 @@ What makes sure that this does no harm:
   the others work; where the loop was given up, the worker claims no more at once and waits at
   the end.
 - A database that is away is waited for: a worker finds it there when it starts again, or ends.
+- Nothing else is waited for longer than the grace time: an outcome that is refused, or behind
+  somebody's lock, is left to the sweep, because a worker that waits for it does no work.
 - A signal ends a worker that is recycling as it ends any other, also while it turns into the
   new one.
 - A drain is not recycled: its end says what stays behind.

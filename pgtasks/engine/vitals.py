@@ -6,6 +6,7 @@ Whoever shows them, or judges by them, is above the engine and is handed in as `
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ class Signs(NamedTuple):
     lease_s: float
     beat_interval_s: float
     safety_poll_s: float
+    # For how long it should have ended; below zero while there is time, minus infinity while it works.
+    late_s: float = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Vitals:
 
     def signs(self) -> Signs:
         """Give the signs of life."""
-        now = time.monotonic()
+        now, due_at = time.monotonic(), self.switch.due_at
         return Signs(
             since_progress_s=now - self.claimer.progress_at,
             since_beat_s=now - self.heartbeat.beat_at,
@@ -64,6 +67,7 @@ class Vitals:
             lease_s=self.info.lease_s,
             beat_interval_s=self.heartbeat.interval_s,
             safety_poll_s=self.settings.safety_poll_s,
+            late_s=-math.inf if due_at is None else now - due_at,
         )
 
     def slots_by_state(self) -> dict[str, int]:

@@ -1,8 +1,9 @@
 """Alive or not, ready or not: decisions about a worker's signs of life, no effects.
 
 Alive means that restarting would not help. A worker that drains claims nothing more and is
-alive until it ends. A database that is away makes a worker not alive after a lease: then its
-tasks are no longer its own. So whoever restarts on that should allow for some failures.
+alive until it ends, for which it has its grace time and a minute. A database that is away makes
+a worker not alive after a lease: then its tasks are no longer its own. So whoever restarts on
+that should allow for some failures.
 """
 
 from __future__ import annotations
@@ -32,7 +33,14 @@ def not_live(signs: Signs | None) -> list[str]:
         reasons.append(f"the claim loop made no progress for {signs.since_progress_s:.0f} s (bound {bound_s:g} s)")
     if signs.since_beat_s > signs.lease_s:
         reasons.append(f"no heartbeat succeeded for {signs.since_beat_s:.0f} s (lease {signs.lease_s:g} s)")
+    if signs.late_s > 0 and signs.since_beat_s <= _beat_bound_s(signs):
+        # Without a database one that recycles itself waits, for as long as that takes.
+        reasons.append(f"it should have ended {signs.late_s:.0f} s ago")
     return reasons
+
+
+def _beat_bound_s(signs: Signs) -> float:
+    return BEATS_MISSED * signs.beat_interval_s + BEAT_SLACK_S
 
 
 def not_ready(signs: Signs | None, schema_problem: str | None = None) -> list[str]:
@@ -42,10 +50,9 @@ def not_ready(signs: Signs | None, schema_problem: str | None = None) -> list[st
     reasons = not_live(signs)
     if signs.stopping:
         reasons.append("the worker is draining")
-    bound_s = BEATS_MISSED * signs.beat_interval_s + BEAT_SLACK_S
     if not signs.beats:
         reasons.append("no heartbeat succeeded yet")
-    elif bound_s < signs.since_beat_s <= signs.lease_s:
+    elif _beat_bound_s(signs) < signs.since_beat_s <= signs.lease_s:
         reasons.append(f"the database took no heartbeat for {signs.since_beat_s:.0f} s")
     if schema_problem is not None:
         reasons.append(schema_problem)

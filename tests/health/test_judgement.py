@@ -37,6 +37,8 @@ def test_a_worker_that_starts_is_alive_and_not_ready() -> None:
         ({"since_progress_s": 61.0, "safety_poll_s": 20.0}, "the claim loop made no progress for 61 s (bound 60 s)"),
         ({"since_beat_s": 31.0}, "no heartbeat succeeded for 31 s (lease 30 s)"),
         ({"since_beat_s": 31.0, "stopping": True}, "no heartbeat succeeded for 31 s (lease 30 s)"),
+        ({"since_beat_s": 31.0, "stopping": True, "late_s": 5.0}, "no heartbeat succeeded for 31 s (lease 30 s)"),
+        ({"stopping": True, "late_s": 5.0}, "it should have ended 5 s ago"),
     ],
 )
 def test_what_makes_it_dead(changes: dict[str, Any], reason: str) -> None:
@@ -53,7 +55,7 @@ def test_a_long_safety_poll_has_a_longer_bound() -> None:
 
 def test_a_draining_worker_is_alive_although_it_claims_nothing() -> None:
     """Or it would be killed in its grace time."""
-    signs = WELL._replace(stopping=True, since_progress_s=1000.0)
+    signs = WELL._replace(stopping=True, since_progress_s=1000.0, late_s=-5.0)
     assert not_live(signs) == []
     assert not_ready(signs) == ["the worker is draining"]
 

@@ -1,6 +1,7 @@
 """S-01: what a claim took in the moment of the stop is given back, however short the time is."""
 
 import asyncio
+import math
 import signal
 import time
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from pgtasks import App
-from pgtasks.engine.departure import EXIT_FAILURE, EXIT_OK
+from pgtasks.engine.departure import EXIT_FAILURE, EXIT_OK, LATE_S
 from pgtasks.engine.worker import Worker
 from pgtasks.errors import PgtasksError
 from pgtasks.settings import WorkerSettings
@@ -118,6 +119,18 @@ async def test_a_part_that_was_cancelled_ends_the_worker(dsn: str, connection: C
     (listening,) = [task for task in asyncio.all_tasks() if task.get_name() == "listen"]
     listening.cancel()
     assert await asyncio.wait_for(working, 5) == EXIT_FAILURE
+    await worker.close()
+    assert value(connection, "SELECT count(*) FROM pgtasks.workers") == 0
+
+
+async def test_a_worker_says_by_when_it_has_ended(dsn: str, connection: Connection) -> None:
+    """Whoever watches it takes a stop that takes longer for a fault."""
+    worker = Worker(App(), WorkerSettings(dsn=dsn, shutdown_grace_s=7))
+    assert await worker.introduce()
+    assert worker.vitals().signs().late_s == -math.inf
+    worker.on_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(worker.work(), 20) == EXIT_OK
+    assert -7 - LATE_S < worker.vitals().signs().late_s < -7
     await worker.close()
     assert value(connection, "SELECT count(*) FROM pgtasks.workers") == 0
 
