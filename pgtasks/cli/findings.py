@@ -201,6 +201,7 @@ def of_schema(diagnosis: Diagnosis, overview: Overview) -> Iterator[Finding]:
         yield from _table(table)
     yield from _slots(diagnosis)
     yield from _stuck_listeners(diagnosis)
+    yield from _idle(diagnosis)
     yield from _partitions(diagnosis)
     yield from _losses(diagnosis)
     yield from _of_status(overview)
@@ -274,11 +275,11 @@ def _slots(diagnosis: Diagnosis) -> Iterator[Finding]:
         if slot.active and held < SLOT_TRANSACTIONS:
             continue
         state = "is read" if slot.active else "is read by nobody"
+        vacuum = f"vacuum by {held:,} transactions and " if slot.transactions_back is not None else ""
         yield Finding(
             "replication_slot",
             "warning",
-            f"replication slot {_brief(slot.name)} {state} and holds back vacuum by {held:,} transactions "
-            f"and {slot.wal_held or 'no'} of WAL",
+            f"replication slot {_brief(slot.name)} {state} and holds back {vacuum}{slot.wal_held or 'no'} of WAL",
             f"bring its reader back, or: SELECT pg_drop_replication_slot('{_brief(slot.name)}')",
             {"slot": slot.name, "active": slot.active, "transactions_back": held},
         )
@@ -293,6 +294,19 @@ def _stuck_listeners(diagnosis: Diagnosis) -> Iterator[Finding]:
             f"{age(one.stuck_s)} what the server sends it, and holds back vacuum",
             f"its process stands still: wake it up, or SELECT pg_terminate_backend({one.pid})",
             {"pid": one.pid},
+        )
+
+
+def _idle(diagnosis: Diagnosis) -> Iterator[Finding]:
+    for one in diagnosis.idle:
+        who = f"{_brief(one.username or 'unknown user')}, {_brief(one.application or 'no application name')}"
+        yield Finding(
+            "old_transaction",
+            "warning",
+            f"the transaction of pid {one.pid} ({who}) has been open for {age(one.age_s)} without doing anything; "
+            "migrations and the pruning of history wait for its locks",
+            f"end it, or SELECT pg_terminate_backend({one.pid})",
+            {"pid": one.pid, "age_s": round(one.age_s, 3)},
         )
 
 

@@ -14,7 +14,7 @@ from pgtasks.cli.database import connected
 from pgtasks.cli.output import print_json
 from pgtasks.errors import ConfigError, DatabaseError
 from pgtasks.settings import KEEP_S_MIN
-from pgtasks.store.retention import OldPartition, Pruned, old_partitions, prune
+from pgtasks.store.retention import COUNTED_ROWS_MAX, OldPartition, Pruned, count_old_rows, old_partitions, prune
 from pgtasks.store.session import SyncConnection, fetch_all, fetch_one, is_about_time
 
 # How often, and how long apart, a day that somebody reads just now is tried again.
@@ -39,7 +39,8 @@ def command(
     with connected(dsn) as connection:
         old = fetch_all(connection, old_partitions(keep_s=keep_s))
         if dry_run:
-            _tell_plan(old, as_json=as_json)
+            rows = fetch_all(connection, count_old_rows(keep_s=keep_s))[0]
+            _tell_plan(old, rows, as_json=as_json)
             return
         done = _prune(connection, keep_s, len(old))
     if as_json:
@@ -48,13 +49,15 @@ def command(
         typer.echo(f"{done.partitions:,} partitions and {done.rows:,} single rows are gone")
 
 
-def _tell_plan(old: list[OldPartition], *, as_json: bool) -> None:
+def _tell_plan(old: list[OldPartition], rows: int, *, as_json: bool) -> None:
     if as_json:
-        print_json({"partitions": [one._asdict() for one in old]})
+        print_json({"partitions": [one._asdict() for one in old], "rows": rows})
         return
     for one in old:
-        typer.echo(f"{one.name}: {number(one.rows, estimated=True)} rows, {one.bytes / 2**20:,.0f} MiB")
-    typer.echo(f"{len(old):,} partitions would go, and what is as old in the default partitions")
+        count = "an unknown number of" if one.rows is None else number(one.rows, estimated=True)
+        typer.echo(f"{one.name}: {count} rows, {one.bytes / 2**20:,.0f} MiB")
+    more = " or more" if rows >= COUNTED_ROWS_MAX else ""
+    typer.echo(f"{len(old):,} partitions and {rows:,}{more} single rows would go")
 
 
 def _prune(connection: SyncConnection, keep_s: float, expected: int) -> Pruned:

@@ -56,14 +56,14 @@ def resume(queue: Name, force: Force = False, as_json: options.Json = False, dsn
 def keep(
     queue: Name,
     completed: Annotated[
-        bool,
+        bool | None,
         typer.Option("--completed/--no-completed", help="Whether tasks that completed leave a row in history."),
-    ] = True,
+    ] = None,
     force: Force = False,
     as_json: options.Json = False,
     dsn: options.Dsn = None,
 ) -> None:
-    """Say what a queue keeps of its tasks; what failed, died or was cancelled is always kept.
+    """Say, or see, what a queue keeps of its tasks; what failed, died or was cancelled is always kept.
 
     Without history, nobody can look up what a completed task was or gave.
     """
@@ -72,7 +72,10 @@ def keep(
 
     with connected(dsn) as connection:
         _check(connection, queue, force=force)
-        ((changed,),) = fetch_all(connection, listing.keep_completed(queue, keep=completed))
+        if completed is None:
+            changed, completed = False, fetch_all(connection, listing.keeps_completed(queue))[0]
+        else:
+            ((changed,),) = fetch_all(connection, listing.keep_completed(queue, keep=completed))
     if as_json:
         from pgtasks.cli.output import print_json
 

@@ -1,10 +1,10 @@
 -- Lists the day partitions that are older than a retention, without touching them.
 --
 -- Parameter: keep_s (seconds). Returns OldPartition rows, the oldest first; rows are what
--- PostgreSQL's statistics estimate.
+-- PostgreSQL's statistics estimate, NULL where there are none yet.
 SELECT
     c.relname::text AS name,
-    greatest(c.reltuples, 0)::bigint AS rows,
+    CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint END AS rows,
     pg_total_relation_size(c.oid) AS bytes
 FROM pg_inherits AS i
 INNER JOIN pg_class AS c ON i.inhrelid = c.oid

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
+from pgtasks.store.overview import OLD_TRANSACTION_S
 from pgtasks.store.session import Statement, SyncConnection, fetch_all
 from pgtasks.store.sql_files import sql
 
@@ -67,6 +68,15 @@ class ListenerRow(NamedTuple):
     stuck_s: float
 
 
+class IdleRow(NamedTuple):
+    """An open transaction that does nothing, holds locks, and has no snapshot."""
+
+    pid: int
+    age_s: float
+    username: str | None
+    application: str | None
+
+
 class PrivilegeRow(NamedTuple):
     """What the current role may do."""
 
@@ -89,6 +99,7 @@ class Diagnosis:
     tables: list[TableRow]
     slots: list[SlotRow]
     listeners: list[ListenerRow]
+    idle: list[IdleRow]
     privileges: PrivilegeRow
     partitions_missing: list[str]
     lost: LostRow
@@ -106,6 +117,10 @@ def read_diagnosis(connection: SyncConnection) -> Diagnosis:
         tables=fetch_all(connection, Statement(sql("server_tables"), {}, TableRow)),
         slots=fetch_all(connection, Statement(sql("server_slots"), {"limit": FOUND_MAX}, SlotRow)),
         listeners=fetch_all(connection, Statement(sql("server_listeners"), {"limit": FOUND_MAX}, ListenerRow)),
+        idle=fetch_all(
+            connection,
+            Statement(sql("server_idle"), {"older_than_s": OLD_TRANSACTION_S, "limit": FOUND_MAX}, IdleRow),
+        ),
         privileges=fetch_all(connection, Statement(sql("server_privileges"), {}, PrivilegeRow))[0],
         partitions_missing=fetch_all(connection, Statement(sql("partitions_missing"), {}, str)),
         lost=fetch_all(

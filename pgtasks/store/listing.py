@@ -122,6 +122,11 @@ def pause(queue: str) -> Statement[tuple[bool]]:
     return Statement(sql("queues_pause"), {"queue": queue})
 
 
+def keeps_completed(queue: str) -> Statement[bool]:
+    """Tell whether completed tasks of a queue leave a row in history."""
+    return Statement(sql("queues_kept"), {"queue": queue}, bool)
+
+
 def keep_completed(queue: str, *, keep: bool) -> Statement[tuple[bool]]:
     """Say whether completed tasks of a queue leave a row in history; false when it was so already."""
     return Statement(sql("queues_keep"), {"queue": queue, "keep": keep})

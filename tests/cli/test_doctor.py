@@ -10,7 +10,7 @@ import pytest
 from pgtasks.cli import findings as judged
 from pgtasks.cli.findings import Finding
 from pgtasks.store import selftest
-from pgtasks.store.diagnosis import Diagnosis, HealthRow, ListenerRow, LostRow, PrivilegeRow, SlotRow, TableRow
+from pgtasks.store.diagnosis import Diagnosis, HealthRow, IdleRow, ListenerRow, LostRow, PrivilegeRow, SlotRow, TableRow
 from pgtasks.store.overview import OLD_TRANSACTION_S, read_overview
 from pgtasks.store.session import connect
 from tests.cli.conftest import Run
@@ -24,7 +24,8 @@ WELL = HealthRow(
 )  # fmt: skip
 TABLE = TableRow("tasks", 1000, 10, 0, 0, 2**20, 2**20, None, autovacuum_off=False)
 QUIET = Diagnosis(
-    tables=[TABLE], slots=[], listeners=[], privileges=PrivilegeRow(may_enqueue=True, may_work=True, is_owner=True),
+    tables=[TABLE], slots=[], listeners=[], idle=[],
+    privileges=PrivilegeRow(may_enqueue=True, may_work=True, is_owner=True),
     partitions_missing=[], lost=LostRow(0, None),
 )  # fmt: skip
 # The test server runs without fsync, which is one finding on purpose.
@@ -78,6 +79,20 @@ def test_an_old_transaction_is_named(
         found = troubles(pgtasks)["old_transaction"]
         assert found["pid"] == holder.info.backend_pid
         assert f"pg_terminate_backend({holder.info.backend_pid})" in found["remedy"]
+        holder.rollback()
+
+
+@pytest.mark.pg
+def test_a_transaction_that_only_read_is_named_too(
+    pgtasks: Run, connection: Connection, dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds back no vacuum, but whatever changes what it has read."""
+    monkeypatch.setattr("pgtasks.store.diagnosis.OLD_TRANSACTION_S", 0.0)
+    with psycopg.connect(dsn) as holder:
+        holder.execute("SELECT count(*) FROM pgtasks.queues")
+        found = troubles(pgtasks)["old_transaction"]
+        assert found["pid"] == holder.info.backend_pid
+        assert "wait for its locks" in found["message"]
         holder.rollback()
 
 
@@ -228,6 +243,7 @@ def test_what_lies_between(*, hears: bool, is_pooled: bool, pooler: str, level: 
             {"slots": [SlotRow("far", "physical", active=True, transactions_back=10**7, wal_held=None)]},
         ),
         ("stuck_session", {"listeners": [ListenerRow(7, "me", "pgtasks/listen/x", 60.0)]}),
+        ("old_transaction", {"idle": [IdleRow(7, 600.0, "me", "psql")]}),
         ("partitions", {"partitions_missing": ["history_20260101"]}),
         ("worker_lost", {"lost": LostRow(3, "bomb")}),
     ],

@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.conftest import Run, offline
 from tests.database import Connection, value
-from tests.retention.conftest import AddDay, days
+from tests.retention.conftest import AddDay, days, fill
 
 __all__ = ["offline"]
 pytestmark = pytest.mark.pg
@@ -13,11 +13,16 @@ pytestmark = pytest.mark.pg
 def test_a_dry_run_says_what_would_go(owner: Connection, fresh_database: str, add_day: AddDay, offline: Run) -> None:
     """And leaves it."""
     old = add_day(9)
+    fill(owner, "history", "now() - interval '20 days'", 4)
     ran = offline("prune", "--dry-run", "--dsn", fresh_database)
     assert ran.code == 0
     assert ran.out.startswith(f"{old}: ")
-    assert "1 partitions would go" in ran.out
-    assert offline("prune", "--dry-run", "--json", "--dsn", fresh_database).json["partitions"][0]["name"] == old
+    assert ": an unknown number of rows" in ran.out
+    assert "1 partitions and 4 single rows would go" in ran.out
+    assert offline("prune", "--dry-run", "--json", "--dsn", fresh_database).json["rows"] == 4
+    owner.execute("ANALYZE pgtasks.history")
+    (plan,) = offline("prune", "--dry-run", "--json", "--dsn", fresh_database).json["partitions"]
+    assert (plan["name"], plan["rows"]) == (old, 10)
     assert days(owner) == {old}
 
 

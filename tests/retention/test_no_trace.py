@@ -63,7 +63,9 @@ def test_a_queue_that_keeps_no_completed_tasks(connection: Connection, dsn: str,
     assert value(connection, "SELECT array_agg(id) FROM pgtasks.history") == [other[0]]
     assert ours(dsn, busy, "busy", traceless=False)
     assert not ours(dsn, busy, "other", traceless=False)
-    assert offline("queues", "keep", "busy", "--dsn", dsn).out == "queue busy keeps completed tasks\n"
+    assert offline("queues", "keep", "busy", "--dsn", dsn).out == "queue busy keeps no completed tasks\n"
+    assert offline("queues", "keep", "busy", "--completed", "--dsn", dsn).out == "queue busy keeps completed tasks\n"
+    assert offline("queues", "keep", "other", "--force", "--json", "--dsn", dsn).json["keep_completed"]
     complete(dsn, [again := running(connection, "busy")], [])
     assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE id = %s", again[0]) == 1
 
