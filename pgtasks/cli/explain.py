@@ -252,7 +252,7 @@ def _on_its_way(row: ExplainRow) -> Reason:
         return Reason("due", f"it became due {max(0.0, -row.due_in_s):.1f} s ago and is taken next", None)
     return Reason(
         "due",
-        f"it has been due for {age(-row.due_in_s)}, and the {_workers(row)} of its queue should take it within seconds, "
+        f"it has been due for {age(-row.due_in_s)}, and the {_workers(row)} of its queue should take it soon, "
         "unless the slots of its queue (-q QUEUE:SLOTS) or the child processes (--children) there are all taken",
         "look again; if it stays: pgtasks status, and the workers' logs",
     )
