@@ -28,7 +28,7 @@ def watching(settings: WorkerSettings, systemd: Systemd, place: int) -> Iterator
         if settings.metrics_port:
             stack.callback(events.subscribe(watch.hear))
             watch.serve(stack, settings, settings.metrics_port + place)
-        stack.enter_context(Pulse(systemd, status=watch.status, failing=watch.failing))
+        stack.enter_context(Pulse(systemd, status=watch.status, failing=watch.failing, hangs=watch.hangs))
         yield watch
 
 
@@ -52,6 +52,10 @@ class Watch:
     def failing(self) -> list[str]:
         """Give the reasons why the worker is not alive."""
         return judgement.not_live(self.vitals.signs() if self.vitals is not None else None)
+
+    def hangs(self) -> list[str]:
+        """Give the reasons why a restart might help the worker."""
+        return judgement.hangs(self.vitals.signs() if self.vitals is not None else None)
 
     def status(self) -> str:
         """Say in a line what the worker does."""

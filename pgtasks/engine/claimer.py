@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from pgtasks.engine.meter import Meter
 from pgtasks.engine.periodic import wait_for_any
 from pgtasks.engine.slots import Slots
 from pgtasks.engine.sources import Line, Source, Suspects, Turns
+from pgtasks.errors import DatabaseError, SchemaError
 from pgtasks.settings import WorkerSettings
 from pgtasks.store import statements
 from pgtasks.store.link import Link
@@ -64,6 +66,8 @@ class Claimer:
         self._gather_slots = min(GATHER_SLOTS, max(1, slots.total // 4))
         # When a round, or a part of a long one, last ended well. An idle worker gets there at every safety poll.
         self.progress_at = time.monotonic()
+        # When a round last failed because of the database: the loop is alive, and waits for it.
+        self.refused_at = -math.inf
         self.wakeups = 0
         # A drain ended although there was work that this worker should have done.
         self.gave_up = False
@@ -104,7 +108,11 @@ class Claimer:
 
     async def round(self) -> float:
         """Do one round: claim what fits; else wait for slots, poll, or sleep until the bell."""
-        delay_s = await self._round()
+        try:
+            delay_s = await self._round()
+        except (DatabaseError, SchemaError):
+            self.refused_at = time.monotonic()
+            raise
         self.progress_at = time.monotonic()
         return delay_s
 

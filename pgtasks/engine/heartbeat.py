@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import random
 import threading
 import time
@@ -41,7 +42,7 @@ from pgtasks import events
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.periodic import repeat
-from pgtasks.errors import DatabaseUnavailable
+from pgtasks.errors import DatabaseError, DatabaseUnavailable, SchemaError
 from pgtasks.model import WorkerInfo
 from pgtasks.store import statements
 from pgtasks.store.link import Link
@@ -100,6 +101,8 @@ class Heartbeat:
         self.beats = 0
         # When the last beat was sent (monotonic) that was answered.
         self.beat_at = time.monotonic()
+        # When one last failed because of the database: the thread is alive, and waits for it.
+        self.refused_at = -math.inf
         self._engine_loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, name="pgtasks-heartbeat", daemon=True)
         self._started = threading.Event()
@@ -153,19 +156,7 @@ class Heartbeat:
         lease_ids, running = self._leases.ids(), self._executor.held()
         sent_at = time.monotonic()
         self._leases.asked(sent_at)
-        beat = await self._link.fetch_one(
-            statements.beat(
-                self._worker.id,
-                lease_s=self._worker.lease_s,
-                lease_ids=lease_ids,
-                running=running,
-                busy=self._executor.running + self._executor.stuck,
-                stuck=self._executor.stuck,
-                draining=self.draining,
-            )
-        )
-        if beat is None:
-            raise DatabaseUnavailable("a heartbeat came back without an answer")
+        beat = await self._send(lease_ids, running)
         self.beat_at = sent_at
         self._call(lambda: self._answered(lease_ids, running, sent_at, beat))
         if not beat.registered:
@@ -173,6 +164,26 @@ class Heartbeat:
         if beat.locked:
             return self.interval_s / 4
         return self.interval_s * (0.9 + 0.1 * self._rng.random()) - (time.monotonic() - sent_at)
+
+    async def _send(self, lease_ids: list[int], running: list[tuple[int, int]]) -> Beat:
+        try:
+            beat = await self._link.fetch_one(
+                statements.beat(
+                    self._worker.id,
+                    lease_s=self._worker.lease_s,
+                    lease_ids=lease_ids,
+                    running=running,
+                    busy=self._executor.running + self._executor.stuck,
+                    stuck=self._executor.stuck,
+                    draining=self.draining,
+                )
+            )
+        except (DatabaseError, SchemaError):
+            self.refused_at = time.monotonic()
+            raise
+        if beat is None:
+            raise DatabaseUnavailable("a heartbeat came back without an answer")
+        return beat
 
     def _engine_answers(self) -> bool:
         """Ping the engine's loop; tells whether it answered the pings before in time."""

@@ -39,6 +39,9 @@ class Signs(NamedTuple):
     safety_poll_s: float
     # For how long it should have ended; below zero while there is time, minus infinity while it works.
     late_s: float = -math.inf
+    # Since a claim round, and a heartbeat, last failed because of the database: infinity when none has.
+    since_claim_refused_s: float = math.inf
+    since_beat_refused_s: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,8 @@ class Vitals:
             beat_interval_s=self.heartbeat.interval_s,
             safety_poll_s=self.settings.safety_poll_s,
             late_s=-math.inf if due_at is None else now - due_at,
+            since_claim_refused_s=now - self.claimer.refused_at,
+            since_beat_refused_s=now - self.heartbeat.refused_at,
         )
 
     def slots_by_state(self) -> dict[str, int]:

@@ -13,13 +13,23 @@ CLOSE_S = 0.5
 
 
 class Pulse:
-    """Tells ``status()`` when it changes, and the watchdog that all is well unless ``failing()`` gives reasons.
+    """Tells ``status()`` when it changes, or why it is ``failing()``.
+
+    The watchdog gets a sign of life unless the process ``hangs()``.
 
     A context manager, in which its thread runs, if there is somebody to tell.
     """
 
-    def __init__(self, systemd: Systemd, *, status: Callable[[], str], failing: Callable[[], list[str]]) -> None:
-        self._systemd, self._status, self._failing = systemd, status, failing
+    def __init__(
+        self,
+        systemd: Systemd,
+        *,
+        status: Callable[[], str],
+        failing: Callable[[], list[str]],
+        hangs: Callable[[], list[str]],
+    ) -> None:
+        """Of the reasons that ``failing`` and ``hangs`` give, those of a hang are the status if there are any."""
+        self._systemd, self._status, self._failing, self._hangs = systemd, status, failing, hangs
         # Three times within the watchdog's time, so that one late beat is no death.
         self._interval_s = min(STATUS_S, systemd.watchdog_s / 3) if systemd.watchdog_s else STATUS_S
         self._said = ""
@@ -46,12 +56,13 @@ class Pulse:
 
     def beat(self) -> None:
         """Tell once."""
-        reasons = self._failing()
+        hangs = self._hangs()
+        reasons = hangs or self._failing()
         status = "; ".join(reasons) if reasons else self._status()
         states = {}
         if status != self._said:
             states["STATUS"] = self._said = status
-        if self._systemd.watchdog_s and not reasons:
+        if self._systemd.watchdog_s and not hangs:
             states["WATCHDOG"] = "1"
         if states:
             self._systemd.tell(**states)

@@ -1,5 +1,6 @@
 """Compose, Kubernetes, systemd and Docker files name what exists: files, commands, variables, ports and images."""
 
+import configparser
 import re
 from dataclasses import fields
 from typing import Any
@@ -73,6 +74,16 @@ def test_stops_leave_time_for_the_grace() -> None:
     assert float(found[1]) > grace_s
 
 
+def test_systemd_never_gives_up_a_worker() -> None:
+    """Its start limit would, after a minute without a database: each start fails at once then."""
+    sections = configparser.ConfigParser(strict=False, delimiters="=")
+    sections.optionxform = str  # type: ignore[assignment, method-assign]  # as the documentation of configparser does
+    sections.read_string(UNIT)
+    assert sections["Unit"]["StartLimitIntervalSec"] == "0"
+    assert sections["Service"]["Restart"] == "always"
+    assert int(sections["Service"]["RestartSec"]) >= 5
+
+
 def test_the_image_holds_what_the_build_needs() -> None:
     """Everything that is copied into the image is let through by .dockerignore, and exists."""
     copied = {
@@ -87,6 +98,15 @@ def test_the_image_holds_what_the_build_needs() -> None:
     }
     assert copied == let_through
     assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_image_runs_as_a_number() -> None:
+    """With runAsNonRoot, as in our manifest, Kubernetes refuses an image whose user is a name."""
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (user,) = re.findall(r"^USER (.+)$", dockerfile, re.MULTILINE)
+    assert user.isdecimal()
+    assert int(user) > 0
+    assert f"useradd --uid {user} " in dockerfile
 
 
 def test_the_probes_and_the_scrape_ask_where_the_worker_listens() -> None:

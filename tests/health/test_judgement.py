@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from pgtasks.engine.vitals import Signs
-from pgtasks.health.judgement import not_live, not_ready
+from pgtasks.health.judgement import hangs, not_live, not_ready
 
 WELL = Signs(
     since_progress_s=0.1,
@@ -46,6 +46,34 @@ def test_what_makes_it_dead(changes: dict[str, Any], reason: str) -> None:
     signs = WELL._replace(**changes)
     assert not_live(signs) == [reason]
     assert reason in not_ready(signs)
+
+
+def test_a_worker_that_is_refused_by_its_database_does_not_hang() -> None:
+    """However long that lasts, it is not alive meanwhile; a restart would not help."""
+    away = WELL._replace(
+        since_progress_s=300.0, since_beat_s=300.0, since_claim_refused_s=12.0, since_beat_refused_s=4.0
+    )
+    assert len(not_live(away)) == 2
+    assert hangs(away) == []
+    assert hangs(away._replace(stopping=True, late_s=5.0)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"since_progress_s": 16.0}, "the claim loop made no progress for 16 s (bound 15 s)"),
+        (
+            {"since_progress_s": 300.0, "since_claim_refused_s": 60.0},
+            "the claim loop made no progress for 60 s (bound 15 s)",
+        ),
+        ({"since_beat_s": 300.0, "since_beat_refused_s": 40.0}, "no heartbeat was tried for 40 s (bound 30 s)"),
+        ({"stopping": True, "late_s": 5.0}, "it should have ended 5 s ago"),
+    ],
+)
+def test_what_is_a_hang(changes: dict[str, Any], reason: str) -> None:
+    """Also when the database refused something before."""
+    assert hangs(None) == hangs(WELL) == []
+    assert hangs(WELL._replace(**changes)) == [reason]
 
 
 def test_a_long_safety_poll_has_a_longer_bound() -> None:

@@ -3,6 +3,7 @@
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,17 +86,21 @@ def test_a_state_stays_in_its_line(manager: Manager) -> None:
     assert manager.heard() == ["STATUS=serving a MAINPID=1 ?"]
 
 
-def test_the_pulse_stops_while_something_fails(manager: Manager) -> None:
-    """Then systemd restarts the service; the reason is its status, which is told once."""
-    reasons = list[str]()
-    pulse = Pulse(Systemd(manager.address, 1.0), status=lambda: "busy", failing=lambda: reasons)
+def test_the_pulse_stops_while_something_hangs(manager: Manager) -> None:
+    """Then systemd restarts the service, not because of any other failure; each reason is its status, told once."""
+    failing, hangs = list[str](), list[str]()
+    pulse = Pulse(Systemd(manager.address, 1.0), status=lambda: "busy", failing=lambda: failing, hangs=lambda: hangs)
     pulse.beat()
     pulse.beat()
     assert manager.heard() == ["STATUS=busy", "WATCHDOG=1", "WATCHDOG=1"]
-    reasons.append("it hangs")
+    failing.append("no database")
     pulse.beat()
     pulse.beat()
-    assert manager.heard()[3:] == ["STATUS=it hangs"]
+    assert manager.heard()[3:] == ["STATUS=no database", "WATCHDOG=1", "WATCHDOG=1"]
+    hangs.append("it hangs")
+    pulse.beat()
+    pulse.beat()
+    assert manager.heard()[6:] == ["STATUS=it hangs"]
 
 
 @pytest.mark.pg
@@ -121,3 +126,28 @@ def test_a_worker_speaks_for_itself_and_a_supervisor_for_its_workers(
     assert told.count("STOPPING=1") == 1
     assert told.index("READY=1") < told.index("STOPPING=1")
     assert any(line.startswith("STATUS=") for line in told)
+
+
+@pytest.mark.pg
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("manager", ["path"], indirect=True)
+def test_the_watchdog_spares_a_worker_that_waits_for_its_database(dsn: str, manager: Manager, tmp_path: Path) -> None:
+    """Its claims fail, which systemd reads as its status; once they hang instead, it gets no sign of life."""
+    hang = tmp_path / "hang"
+    env = manager.variables() | {"PGTASKS_TEST_HANG": str(hang)}
+    with WorkerProcess("tests.apps.watched:app", dsn, "--safety-poll", "0.5", env=env):
+        wait_until(lambda: "READY=1" in manager.heard(), 20)
+        hang.write_text("fail")
+        wait_until(lambda: any("no progress" in line for line in manager.heard()), 15)
+        # Fifteen beats are three seconds, twice the time for which this app's loop may stand still.
+        beats = manager.heard().count("WATCHDOG=1")
+        wait_until(lambda: manager.heard().count("WATCHDOG=1") >= beats + 15, 20)
+        hang.write_text("hang")
+        wait_until(lambda: _is_silent(manager), 20)
+
+
+def _is_silent(manager: Manager) -> bool:
+    """Tell whether the watchdog hears nothing for five beats."""
+    before = manager.heard().count("WATCHDOG=1")
+    time.sleep(WATCHDOG_USEC / 3e6 * 5)  # stands for the watchdog's patience
+    return manager.heard().count("WATCHDOG=1") == before
