@@ -49,10 +49,12 @@ class TextLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Give a record as one line, with a traceback's lines indented below it."""
         source = "" if record.name.startswith("pgtasks") else f"{escape(record.name)}: "
-        fields = "".join(f" {escape(key)}={_shown(value)}" for key, value in fields_of(record).items())
+        facts = fields_of(record)
+        trace = _trace(record) or _told_trace(record, facts)
+        fields = "".join(f" {escape(key)}={_shown(value)}" for key, value in facts.items())
         level = _LEVELS.get(record.levelname, record.levelname)
         line = f"{_timestamp(record)} {level:<5} {source}{escape(record.getMessage())}{fields}"
-        return line + "".join(f"\n  {escape(part)}" for part in _trace(record).splitlines())
+        return line + "".join(f"\n  {escape(part)}" for part in trace.splitlines())
 
 
 class JsonLines(logging.Formatter):
@@ -90,6 +92,13 @@ def _trace(record: logging.LogRecord) -> str:
     if record.exc_info and not record.exc_text:
         record.exc_text = logging.Formatter().formatException(record.exc_info)
     return record.exc_text or ""
+
+
+def _told_trace(record: logging.LogRecord, facts: dict[str, Any]) -> str:
+    """Take an event's own traceback, that of a task, out of its facts."""
+    event = getattr(record, "pgtasks", None)
+    told = isinstance(event, Mapping) and "traceback" in event
+    return str(facts.pop("traceback")) if told else ""
 
 
 def _shown(value: object) -> str:

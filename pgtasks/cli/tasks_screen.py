@@ -125,8 +125,13 @@ def show_task(found: Found, *, as_json: bool) -> None:
         parts.extend(_block("error", _error_text(found.task), "red"))
     if found.task.traceback and not any(attempt.traceback for attempt in found.attempts):
         parts.extend(_block("traceback", found.task.traceback))
+    shown: dict[str, int] = {}
     for attempt in found.attempts:
-        parts.extend(_block(_attempt_title(attempt), _attempt_text(attempt)))
+        trace = attempt.traceback
+        text = f"as in attempt {shown[trace]}" if trace in shown else _attempt_text(attempt)
+        if trace:
+            shown.setdefault(trace, attempt.attempt)
+        parts.extend(_block(_attempt_title(attempt), text))
     render.draw(Group(*parts))
 
 

@@ -25,7 +25,7 @@ from pgtasks.engine.attempt import Attempt, Judge
 from pgtasks.engine.blockage import Blockage, LoopWatch
 from pgtasks.engine.children import ChildOptions, ProcessRunner
 from pgtasks.engine.leases import Leases
-from pgtasks.engine.reports import REPORTED, facts_of, report, report_completed
+from pgtasks.engine.reports import REPORTED, Reporter, facts_of, report_completed
 from pgtasks.engine.runners import AsyncRunner, Finished, ThreadRunner
 from pgtasks.engine.slots import Slots
 from pgtasks.errors import ConfigError, LeaseLost, TaskTimeout
@@ -63,6 +63,7 @@ class Executor:
         self._app, self._slots, self._leases, self._on_outcomes = app, slots, leases, on_outcomes
         self._engine_loop = asyncio.get_running_loop()
         self._judge = Judge(app.before_hooks, app.after_hooks)
+        self._reporter = Reporter()
         self._async: AsyncRunner | None = None
         self._threads: ThreadRunner | None = None
         # In the order of their start. By attempt and not by task id: a task whose lease was lost
@@ -209,7 +210,7 @@ class Executor:
             self._running.pop(attempt, None)
             outcomes.append((attempt, outcome))
             if type(outcome) in REPORTED:
-                report(attempt, outcome)
+                self._reporter.report(attempt, outcome)
         self.slot_freed.set()
         if outcomes:
             if events.LOGGER.isEnabledFor(logging.DEBUG):
@@ -346,7 +347,7 @@ class Executor:
             outcome = self._judge.judge(attempt, attempt.stop_reason or StopRequested())
             outcomes.append((attempt, outcome))
             if type(outcome) in REPORTED:
-                report(attempt, outcome)
+                self._reporter.report(attempt, outcome)
         if outcomes:
             self._on_outcomes(outcomes)
             # After-hooks are users' code: not on this loop.

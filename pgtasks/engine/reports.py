@@ -7,10 +7,13 @@ import time
 from pgtasks import events
 from pgtasks.engine.attempt import Attempt
 from pgtasks.engine.runners import Finished
-from pgtasks.outcome import Cancelled, Completed, Dead, Outcome, RetryIn
+from pgtasks.outcome import Cancelled, Completed, Dead, Failure, Outcome, RetryIn
 
 # What is said of each attempt, whatever the log level; the rest only when it is asked for.
 REPORTED = frozenset({RetryIn, Dead, Cancelled})
+# Of so many kinds of failures the traceback is said.
+TOLD_MAX = 1_000
+_FRAME = '  File "'
 
 
 def facts_of(attempt: Attempt) -> dict[str, object]:
@@ -19,28 +22,41 @@ def facts_of(attempt: Attempt) -> dict[str, object]:
     return {"task_id": task.id, "task": task.name, "attempt": task.attempt}
 
 
-def report(attempt: Attempt, outcome: Outcome) -> None:
-    """Say how an attempt ended that did not succeed."""
-    facts = facts_of(attempt)
-    match outcome:
-        case RetryIn():
-            events.warning(
-                "task failed",
-                **facts,
-                error=f"{outcome.failure.error_class}: {_first_line(outcome.failure.message)}",
-                retry_in_s=round(outcome.delay_s, 2),
-            )
-        case Dead():
-            events.error(
-                "task dead",
-                **facts,
-                reason=outcome.reason,
-                error=f"{outcome.failure.error_class}: {_first_line(outcome.failure.message)}",
-            )
-        case Cancelled():
-            events.info("task cancelled", **facts, reason=_first_line(outcome.reason))
-        case _:
-            events.debug("task ended", **facts, outcome=type(outcome).__name__)
+class Reporter:
+    """Says how attempts ended that did not succeed.
+
+    The traceback comes with each dead letter, and with the first failure of each task name and error
+    class: a task that fails in a loop fills the log with one line each time, not with fifty.
+    """
+
+    def __init__(self) -> None:
+        # Kinds of failures whose traceback was said: task name and error class.
+        self._told: set[tuple[str, str]] = set()
+
+    def report(self, attempt: Attempt, outcome: Outcome) -> None:
+        """Say how one ended."""
+        facts = facts_of(attempt)
+        match outcome:
+            case RetryIn():
+                failure = outcome.failure
+                trace = _trace(failure) if self._is_first(attempt.task.name, failure) else {}
+                events.warning(
+                    "task failed", **facts, error=_error(failure), retry_in_s=round(outcome.delay_s, 2), **trace
+                )
+            case Dead():
+                failure = outcome.failure
+                events.error("task dead", **facts, reason=outcome.reason, error=_error(failure), **_trace(failure))
+            case Cancelled():
+                events.info("task cancelled", **facts, reason=_first_line(outcome.reason))
+            case _:
+                events.debug("task ended", **facts, outcome=type(outcome).__name__)
+
+    def _is_first(self, name: str, failure: Failure) -> bool:
+        kind = (name, failure.error_class)
+        if kind in self._told or len(self._told) >= TOLD_MAX:
+            return False
+        self._told.add(kind)
+        return True
 
 
 def report_completed(finished: Finished) -> None:
@@ -52,5 +68,15 @@ def report_completed(finished: Finished) -> None:
             events.debug("task completed", **facts_of(attempt), seconds=round(now - attempt.started, 3), **note)
 
 
+def _error(failure: Failure) -> str:
+    line = _first_line(failure.message)
+    return f"{failure.error_class}: {line}" if line else failure.error_class
+
+
+def _trace(failure: Failure) -> dict[str, str]:
+    """Give the traceback's field; none where there are no frames, as of a process that died."""
+    return {"traceback": failure.traceback} if _FRAME in failure.traceback else {}
+
+
 def _first_line(text: str) -> str:
-    return text.splitlines()[0][:300] if text.strip() else ""
+    return text.strip().splitlines()[0][:300] if text.strip() else ""

@@ -67,6 +67,16 @@ def test_the_lines_of_a_traceback_are_indented() -> None:
     assert not any("\x1b" in line for line in others)
 
 
+def test_an_events_own_traceback_comes_below_it() -> None:
+    """That of a task, which the engine has as text: indented lines, or a field in JSON."""
+    told = record("task dead", pgtasks={"task_id": 7, "traceback": f"Traceback:\n  {FORGERY}"})
+    first, *others = TextLines().format(told).splitlines()
+    assert first.endswith("task dead task_id=7")
+    assert len(others) == 3
+    assert all(line.startswith("  ") for line in others)
+    assert json.loads(JsonLines().format(told))["traceback"] == f"Traceback:\n  {FORGERY}"
+
+
 def test_json_is_one_object_per_line() -> None:
     """With the event's fields beside the common ones, which they cannot replace."""
     line = JsonLines().format(

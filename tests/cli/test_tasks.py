@@ -140,6 +140,20 @@ def test_show_has_everything(pgtasks: Run, connection: Connection) -> None:
         assert part in text
 
 
+def test_a_traceback_is_shown_once(pgtasks: Run, connection: Connection) -> None:
+    """Later attempts with the same one say so, also first ones after a replay; JSON has every one."""
+    add_history(connection, 1)
+    for lease, (attempt, line) in enumerate([(1, 4), (2, 4), (3, 5), (1, 4)], 1):
+        connection.execute(
+            "INSERT INTO pgtasks.attempts (task_id, attempt, lease_id, outcome, error_class, error, traceback, queue,"
+            " name) VALUES (1, %s, %s, 'failed', 'KeyError', 'x', %s, 'default', 'done')",
+            (attempt, lease, f'Traceback\n  File "a.py", line {line}\nKeyError: x'),
+        )
+    text = pgtasks("tasks", "show", "1").out
+    assert [text.count(part) for part in ("line 4", "line 5", "as in attempt 1")] == [1, 1, 2]
+    assert len([one for one in pgtasks("tasks", "show", "1", "--json").json["attempts"] if one["traceback"]]) == 4
+
+
 def test_json_that_python_cannot_read_is_shown(pgtasks: Run, connection: Connection) -> None:
     """5,000 digits, and a number beyond floats."""
     digits = "7" * 5000

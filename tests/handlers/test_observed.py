@@ -119,6 +119,16 @@ def test_the_log_has_one_line_per_event_and_no_payload(tasks: Observed, log_form
     assert rows(tasks.connection, "SELECT count(*) FROM pgtasks.attempts WHERE error LIKE %s", f"%{SECRET}%") == [(0,)]
 
 
+def test_a_worker_says_a_tracebacks_lines_below_the_event(tasks: Observed) -> None:
+    """Once, although the task fails and then dies: three tasks of one kind make four tracebacks, not six."""
+    for _ in range(3):
+        tasks.add("fails_with", {"secret": "x"})
+    printed = tasks.drain()
+    assert [printed.count(event) for event in ("task failed", "task dead")] == [3, 3]
+    assert printed.count('\n    File "') == 4
+    assert "in fails_with\n" in printed
+
+
 def test_a_context_is_made_only_when_somebody_asks_for_it() -> None:
     """It costs more than a small handler."""
     app = App("postgresql://nowhere")
