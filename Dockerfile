@@ -11,9 +11,10 @@ COPY pyproject.toml README.md LICENSE /src/
 COPY pgtasks /src/pgtasks
 COPY migrations /src/migrations
 COPY examples /app/examples
-RUN pip install --no-cache-dir --root-user-action=ignore /src && useradd --system --create-home pgtasks
+RUN pip install --no-cache-dir --root-user-action=ignore /src && useradd --uid 10001 --create-home pgtasks
 
-USER pgtasks
+# A number, because Kubernetes' runAsNonRoot cannot tell whose name a name is.
+USER 10001
 WORKDIR /app
 ENV PYTHONPATH=/app
 # The worker itself is process 1, receives the signal that stops it, and reaps what its children leave.
