@@ -1,6 +1,8 @@
 """What the log says of failing tasks: each error's traceback once, not once per attempt."""
 
-from typing import Any
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NoReturn
 
 import pytest
 
@@ -15,11 +17,12 @@ Said = list[tuple[str, dict[str, Any]]]
 
 
 @pytest.fixture
-def said(request: pytest.FixtureRequest) -> Said:
+def said() -> Iterator[Said]:
     """The events of the test."""
     heard: Said = []
-    request.addfinalizer(events.subscribe(lambda event, fields: heard.append((event, dict(fields)))))
-    return heard
+    end = events.subscribe(lambda event, fields: heard.append((event, dict(fields))))
+    yield heard
+    end()
 
 
 def attempt(name: str = "work") -> Attempt:
@@ -32,15 +35,20 @@ def attempt(name: str = "work") -> Attempt:
 
     task = Claimed(
         id=7, lease_id=1, name=name, payload="{}", attempt=1, max_attempts=None, timeout_s=None, priority=0,
-        run_at=None, headers=None,
+        run_at=datetime.now(UTC), headers=None,
     )  # fmt: skip
     return Attempt(task, app.handlers[name], "default", 0.0)
+
+
+def throw(error: BaseException) -> NoReturn:
+    """Raise it."""
+    raise error
 
 
 def raised(error: BaseException) -> BaseException:
     """Raise and catch an error, so that it has a traceback."""
     try:
-        raise error
+        throw(error)
     except BaseException as caught:  # noqa: BLE001 - of any class
         return caught
 
