@@ -2,9 +2,9 @@
 
 Each kind gets what its part of the system does, by table, and nothing else: no kind may change
 the schema, truncate a table or disable a trigger, and none but the owner may touch
-``schema_version``. Default privileges let the tables and functions of a later migration be used
-at once, so that an upgrade does not stop the workers; they hold for what the role that ran the
-grants creates later.
+``schema_version``. Default privileges are for reading alone: what is created later is above all
+the next day's partition of history, which nobody but the owner may write past its parent. What a
+migration adds can be written when the grants have been run again.
 """
 
 from __future__ import annotations
@@ -41,8 +41,7 @@ _GRANTS: dict[Kind, tuple[LiteralString, ...]] = {
         "GRANT INSERT, UPDATE ON pgtasks.dead_letters, pgtasks.task_types TO {role}",
         "GRANT USAGE ON ALL SEQUENCES IN SCHEMA pgtasks TO {role}",
         f"GRANT EXECUTE ON FUNCTION {_ENQUEUE}, {_UPKEEP} TO {{role}}",
-        "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}",
-        "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT EXECUTE ON FUNCTIONS TO {role}",
+        "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT SELECT ON TABLES TO {role}",
     ),
     "reader": (
         "GRANT USAGE ON SCHEMA pgtasks TO {role}",
@@ -59,8 +58,7 @@ _GRANTS: dict[Kind, tuple[LiteralString, ...]] = {
         "GRANT UPDATE, DELETE ON pgtasks.workers TO {role}",
         "GRANT USAGE ON ALL SEQUENCES IN SCHEMA pgtasks TO {role}",
         f"GRANT EXECUTE ON FUNCTION {_ENQUEUE}, {_STEER}, {_UPKEEP} TO {{role}}",
-        "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}",
-        "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT EXECUTE ON FUNCTIONS TO {role}",
+        "ALTER DEFAULT PRIVILEGES IN SCHEMA pgtasks GRANT SELECT ON TABLES TO {role}",
     ),
 }
 KINDS: tuple[Kind, ...] = tuple(_GRANTS)

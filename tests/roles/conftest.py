@@ -42,7 +42,7 @@ def superuser(server: Server) -> Iterator[Connection]:
 
 @pytest.fixture(scope="module")
 def roles(server: Server, superuser: Connection) -> Iterator[Roles]:
-    """The roles, with a schema that the owner migrated and granted."""
+    """The roles, with a schema that the owner migrated and granted, and partitions made after that."""
     address = server.dsn_for(superuser.info.dbname)
     names = {kind: f"pgtasks_test_{kind}" for kind in granting.KINDS} | {"owner": OWNER, "stranger": "pgtasks_test_x"}
     for name in names.values():
@@ -56,6 +56,8 @@ def roles(server: Server, superuser: Connection) -> Iterator[Roles]:
     for kind in granting.KINDS:
         with connect(found["owner"], "cli") as connection:
             granting.grant(connection, kind, names[kind])
+    with connect(found["worker"], "cli") as connection:
+        connection.execute("SELECT pgtasks.create_partitions(9)")
     try:
         yield found
     finally:
