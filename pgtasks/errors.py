@@ -92,11 +92,15 @@ class NotFound(PgtasksError):
 
 
 class DatabaseError(PgtasksError):
-    """PostgreSQL refused a statement; ``sqlstate`` is its five-character code, if any."""
+    """PostgreSQL refused a statement; ``sqlstate`` is its five-character code, if any.
+
+    ``role`` is who lacked a right, where a right was lacking and it is known.
+    """
 
     def __init__(self, message: str, *, sqlstate: str | None = None) -> None:
         super().__init__(message)
         self.sqlstate = sqlstate
+        self.role: str | None = None
 
 
 class DatabaseUnavailable(DatabaseError):

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pgtasks.errors import ConfigError
+from pgtasks.errors import ConfigError, DatabaseError
 from pgtasks.settings import check_pooler
 from pgtasks.store import conninfo
-from pgtasks.store.session import SyncConnection, connect
+from pgtasks.store.session import SyncConnection, connect, is_about_rights
 
 DSN_VARIABLE = "PGTASKS_DSN"
 LISTEN_DSN_VARIABLE = "PGTASKS_LISTEN_DSN"
@@ -83,20 +83,28 @@ def database(flag: str | None, *, notes: bool = True) -> Iterator[str]:
 
 
 @contextmanager
-def connected(flag: str | None) -> Iterator[SyncConnection]:
-    """Give a connection to the database to use; raises DatabaseUnavailable, ConfigError or SchemaError."""
-    with database(flag) as dsn, connection_to(dsn) as connection:
+def connected(flag: str | None, *, may_read: bool = True) -> Iterator[SyncConnection]:
+    """Give a connection to the database to use; raises DatabaseUnavailable, ConfigError or SchemaError.
+
+    ``may_read`` is false for a command that a role without the right to look at the schema may run:
+    for such a role the check of the schema is left out.
+    """
+    with database(flag) as dsn, connection_to(dsn, may_read=may_read) as connection:
         yield connection
 
 
 @contextmanager
-def connection_to(dsn: str) -> Iterator[SyncConnection]:
+def connection_to(dsn: str, *, may_read: bool = True) -> Iterator[SyncConnection]:
     """Give a connection that is closed when the block ends; raises DatabaseUnavailable or SchemaError."""
     from pgtasks import schema
 
     connection = connect(dsn, "cli", pooler=pooler())
     try:
-        schema.require(schema.read(connection))
+        try:
+            schema.require(schema.read(connection))
+        except DatabaseError as error:
+            if may_read or not is_about_rights(error):
+                raise
         yield connection
     finally:
         connection.close()

@@ -16,11 +16,11 @@ from pgtasks.cli.database import database, pooler
 from pgtasks.cli.exits import FAILURE
 from pgtasks.cli.findings import Finding
 from pgtasks.cli.output import print_json
-from pgtasks.errors import SchemaError
+from pgtasks.errors import DatabaseError, SchemaError
 from pgtasks.store.diagnosis import HealthRow, read_diagnosis, read_health
 from pgtasks.store.overview import read_overview
 from pgtasks.store.selftest import hears
-from pgtasks.store.session import SyncConnection, connect
+from pgtasks.store.session import SyncConnection, connect, is_about_rights
 
 STYLES = {"ok": "green", "notice": "cyan", "warning": "yellow", "problem": "red"}
 MESSAGE_CHARACTERS_MAX = 2000
@@ -51,7 +51,7 @@ def examine(dsn: str, kind: str) -> list[Finding]:
             *judged.of_server(health, clock_s=clock_s),
             *judged.of_hearing(hears=hears(dsn, pooler=kind), is_pooled=health.is_pooled, pooler=kind),
         ]
-        return [*found, *_of_schema(connection)]
+        return [*found, *_of_schema(connection, health.username)]
     finally:
         connection.close()
 
@@ -63,16 +63,23 @@ def _health(connection: SyncConnection) -> tuple[HealthRow, float]:
     return health, (before + time.time()) / 2 - health.now.timestamp()
 
 
-def _of_schema(connection: SyncConnection) -> list[Finding]:
-    """Look at the schema, if it is one that this version can read."""
+def _of_schema(connection: SyncConnection, username: str) -> list[Finding]:
+    """Look at the schema, if it is one that this version and this role can read."""
+    found: list[Finding] = []
     try:
         state = schema.read(connection)
         schema.require(state)
+        current = f"the schema is at revision {state.revision}, which this version needs"
+        found.append(Finding("schema", "ok", current))
+        found += judged.of_schema(read_diagnosis(connection), read_overview(connection))
     except SchemaError as error:
         message, _, remedy = str(error).partition("; run: ")
-        return [Finding("schema", "problem", message, remedy or "pgtasks migrate")]
-    current = Finding("schema", "ok", f"the schema is at revision {state.revision}, which this version needs")
-    return [current, *judged.of_schema(read_diagnosis(connection), read_overview(connection))]
+        found.append(Finding("schema", "problem", message, remedy or "pgtasks migrate"))
+    except DatabaseError as error:
+        if not is_about_rights(error):
+            raise
+        found.append(judged.of_missing_right(username, str(error)))
+    return found
 
 
 def screen(found: list[Finding]) -> Group:

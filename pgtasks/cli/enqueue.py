@@ -75,7 +75,7 @@ def enqueue(
         on_conflict=cast("OnConflict", on_conflict or "ignore"),  # Options refuses any other word
     )
     task = chosen.task(check_name(name, "NAME"), payloads.read(payload))
-    with connected(dsn) as connection:
+    with connected(dsn, may_read=False) as connection:
         added = Client(None).enqueue(task, replace(chosen, connection=connection))
         _tell_if_unknown(connection, name)
     if as_json:
@@ -90,11 +90,17 @@ def enqueue(
 
 
 def _tell_if_unknown(connection: Any, name: str) -> None:
-    """Say that no worker has registered this name, which is often a typing error."""
+    """Say that no worker has registered this name, which is often a typing error; a producer may not look that up."""
+    from pgtasks.errors import DatabaseError
     from pgtasks.store import reading
-    from pgtasks.store.session import fetch_all
+    from pgtasks.store.session import fetch_all, is_about_rights
 
-    known = [row.name for row in fetch_all(connection, reading.known_names())]
+    try:
+        known = [row.name for row in fetch_all(connection, reading.known_names())]
+    except DatabaseError as error:
+        if is_about_rights(error):
+            return
+        raise
     if known and name not in known:
         from pgtasks.cli.escape import escape
 

@@ -23,9 +23,11 @@ from collections.abc import Sequence
 import typer
 
 from pgtasks import errors
+from pgtasks.cli import rights
 from pgtasks.cli.escape import escape
 from pgtasks.cli.options import as_typed
 from pgtasks.store import conninfo
+from pgtasks.store.session import is_about_rights
 
 OK, FAILURE, USAGE, NOT_FOUND, UNREACHABLE, SCHEMA, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -53,7 +55,7 @@ def report(error: BaseException, argv: Sequence[str]) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         sys.stderr.write(f"{error}\n")
         return USAGE
-    code, message = code_of(error), message_of(error)
+    code, message = code_of(error), message_of(error, argv)
     if code == INTERRUPTED or not message:
         return code
     message = without_passwords(message, argv)
@@ -80,10 +82,12 @@ def code_of(error: BaseException) -> int:
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILURE)
 
 
-def message_of(error: BaseException) -> str:
-    """Give what happened and the fix."""
+def message_of(error: BaseException, argv: Sequence[str] = ()) -> str:
+    """Give what happened and the fix, which may depend on the command."""
     if isinstance(error, typer.TyperException):
         return _usage_message(error)
+    if isinstance(error, errors.DatabaseError) and is_about_rights(error):
+        return rights.message_of(error, argv)
     message = str(error).strip()
     if not isinstance(error, errors.PgtasksError):
         kind = type(error).__name__

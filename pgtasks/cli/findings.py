@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pgtasks.cli import rights
 from pgtasks.cli.amounts import age
 from pgtasks.cli.escape import shortened
 from pgtasks.cli.warnings import warnings_of
@@ -205,6 +206,13 @@ def of_schema(diagnosis: Diagnosis, overview: Overview) -> Iterator[Finding]:
     yield from _partitions(diagnosis)
     yield from _losses(diagnosis)
     yield from _of_status(overview)
+
+
+def of_missing_right(username: str, said: str) -> Finding:
+    """Judge that a role may not look at the schema, with the first line of what the server said."""
+    message = f"role {_brief(username)} may not look at the schema: {said.partition(chr(10))[0]}"
+    remedy = f"{rights.remedy('reader', username)}, or connect as a role that may read"
+    return Finding("privileges", "problem", message, remedy)
 
 
 def _privileges(diagnosis: Diagnosis) -> Iterator[Finding]:

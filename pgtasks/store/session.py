@@ -127,14 +127,14 @@ def _prepare_for(connection: SyncConnection | AsyncConnection, pooler: str) -> N
 
 def fetch_all(connection: SyncConnection, statement: Statement[R]) -> list[R]:
     """Run a statement and read all its rows; an empty list when it returns none."""
-    with translated(), psycopg.Cursor(connection, row_factory=args_row(statement.row)) as cursor:
+    with translated(connection=connection), psycopg.Cursor(connection, row_factory=args_row(statement.row)) as cursor:
         cursor.execute(statement.sql, statement.params, binary=True)
         return cursor.fetchall() if cursor.description else []
 
 
 async def afetch_all(connection: AsyncConnection, statement: Statement[R]) -> list[R]:
     """Run a statement and read all its rows; an empty list when it returns none."""
-    with translated():
+    with translated(connection=connection):
         async with psycopg.AsyncCursor(connection, row_factory=args_row(statement.row)) as cursor:
             await cursor.execute(statement.sql, statement.params, binary=True)
             return await cursor.fetchall() if cursor.description else []
@@ -166,12 +166,15 @@ def index_order(connection: SyncConnection) -> Iterator[None]:
 
 
 @contextmanager
-def translated(dsn: str = "") -> Iterator[None]:
-    """Turn what psycopg raises into our own errors."""
+def translated(dsn: str = "", *, connection: SyncConnection | AsyncConnection | None = None) -> Iterator[None]:
+    """Turn what psycopg raises into our own errors; with the connection, one about rights says whose."""
     try:
         yield
     except psycopg.Error as error:
-        raise translate(error, dsn) from error
+        ours = translate(error, dsn)
+        if isinstance(ours, DatabaseError) and is_about_rights(ours) and connection and not connection.closed:
+            ours.role = connection.info.user
+        raise ours from error
     except UnicodeEncodeError as error:
         raise DatabaseError(f"a text cannot be stored: {error}") from error
 
