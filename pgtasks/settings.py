@@ -179,6 +179,12 @@ def _check(setting: Field[Any], value: Any, said: str) -> None:
         raise ConfigError(f"{said} must be {' or '.join(allowed)}, got {value!r}")
     if setting.name == "keep_s" and 0 < value < KEEP_S_MIN:
         raise ConfigError(f"{said} must be 0 (for ever) or at least an hour, got {value:g} seconds")
+    if setting.name == "metrics_host" and not value.strip():
+        # The sockets take it for all addresses.
+        raise ConfigError(
+            f"{said} is empty, perhaps from a shell variable that is not set — give an address: "
+            "127.0.0.1 for this machine alone, 0.0.0.0 for all"
+        )
     if setting.name == "queues":
         seen = [queue.name for queue in value]
         if len(set(seen)) < len(seen):

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import nullcontext
+from typing import Annotated
+
+import typer
 
 from pgtasks.cli.database import database, given_dsn
 from pgtasks.cli.options import Dsn
-from pgtasks.cli.worker import LogFormat, LogLevel, MetricsHost, MetricsPort, Pooler, leave
-from pgtasks.settings import worker_settings
+from pgtasks.cli.worker import LogFormat, LogLevel, MetricsHost, Pooler, leave
+from pgtasks.errors import ConfigError
+from pgtasks.settings import PORT_MAX, worker_settings
 
 PORT_DEFAULT = 9187
+
+Port = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        metavar="PORT",
+        help=f"Serve /metrics, /livez and /readyz on this port.  [default: {PORT_DEFAULT}]",
+    ),
+]
 
 
 def metrics(
     *,
-    metrics_port: MetricsPort = None,
+    metrics_port: Port = None,
     metrics_host: MetricsHost = None,
     pooler: Pooler = None,
     log_format: LogFormat = None,
@@ -26,6 +40,9 @@ def metrics(
 
     Workers with --metrics-port serve the same facts, beside their own counts; this is for where none has one.
     """
+    if metrics_port == 0:
+        # A worker's way to have none; here it would serve nothing.
+        raise ConfigError(f"--metrics-port must be between 1 and {PORT_MAX}, got 0")
     settings = worker_settings(
         {
             "dsn": given_dsn(dsn),
@@ -46,7 +63,7 @@ def metrics(
         signal.signal(number, leave)
     logs.configure(settings.log_format, settings.log_level)
     with (
-        database(settings.dsn or None) as used,
+        nullcontext(settings.dsn) if settings.dsn else database(None) as used,
         FactsKeeper(DatabaseReader(used, pooler=settings.pooler)) as keeper,
     ):
         registry = make_registry(FactsCollector(keeper))

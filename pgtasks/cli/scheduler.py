@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import nullcontext
 
 import typer
 
@@ -38,7 +39,7 @@ def scheduler(
     for number in (signal.SIGTERM, signal.SIGHUP):
         # Until the scheduler listens to them; as process 1 of a container nothing else would end it.
         signal.signal(number, leave)
-    with database(settings.dsn or None) as used:
+    with nullcontext(settings.dsn) if settings.dsn else database(None) as used:
         logs.configure(settings.log_format, settings.log_level)
         from pgtasks import schema
         from pgtasks.engine.scheduler_process import run

@@ -56,6 +56,10 @@ def check(ran: Ran, code: int, *parts: str) -> None:
         (["status", "--watch", "0"], ["0.2"]),
         (["worker", "no_such_module:app"], ["no module 'no_such_module'"]),
         (["worker", "tests.apps.basic:app", "--lease", "0"], ["--lease must be between"]),
+        (["worker", "tests.apps.basic:app", "--metrics-host", ""], ["--metrics-host is empty", "127.0.0.1"]),
+        (["worker", "tests.apps.basic:app", "--processes", "2", "--metrics-host", " "], ["--metrics-host is empty"]),
+        (["metrics", "--metrics-host", ""], ["--metrics-host is empty"]),
+        (["metrics", "--metrics-port", "0"], ["--metrics-port must be between 1 and 65535"]),
         (["worker", "tests.apps.basic:app", "-q", "mail:x"], ["mail:4"]),
         (["worker", "tests.apps.basic:app", "--pooler", "session"], ["--pooler must be none or transaction"]),
         (["enqueue", "add", '{"a": 1'], ["not JSON", "column 8", "at its end"]),
@@ -230,6 +234,20 @@ def test_an_unreachable_server_is_4(offline: Run, argv: list[str]) -> None:
     check(ran, 4, "127.0.0.1", "port 1", "check that PostgreSQL runs there")
     assert SECRET not in ran.err
     assert "warning: the password in --dsn shows in the list of processes" in ran.err
+
+
+@pytest.mark.parametrize("flag", [False, True], ids=["variable", "flag"])
+@pytest.mark.parametrize(
+    "command", [["scheduler"], ["metrics", "--metrics-host", "192.0.2.1"]], ids=["scheduler", "metrics"]
+)
+def test_a_password_is_warned_of_once_and_only_in_a_flag(command: list[str], flag: bool) -> None:  # noqa: FBT001 - a parameter
+    """Nobody sees the one of PGTASKS_DSN in a list of processes."""
+    dsn = f"postgresql://me:{SECRET}@127.0.0.1:1/app"
+    argv = [program(), *command, *(["--dsn", dsn] if flag else [])]
+    done = subprocess.run(argv, env=environment(dsn), capture_output=True, text=True, check=False, timeout=30)
+    assert done.returncode == (2 if command[0] == "metrics" else 4)
+    assert done.stderr.count("shows in the list of processes") == flag
+    assert SECRET not in done.stderr
 
 
 def test_a_missing_database_is_4_and_says_that_the_server_answered(offline: Run, dsn: str) -> None:
