@@ -58,6 +58,9 @@ _INSUFFICIENT_PRIVILEGE = "42501"
 _WRONG_SERVER = {"25006", "57P01", "57P02", "57P03"}
 _NOT_NULL, _CHECK = "23502", "23514"
 QUERY_CANCELED = "57014"
+# How a server begins that starts or ends, and takes no connection yet or any more (57P01 to 57P03). Only its text
+# says so: a connection that was not made has no SQLSTATE.
+_COMES_AND_GOES = ("FATAL:  the database system is ", "FATAL:  terminating connection ")
 _UNANSWERED = "check that PostgreSQL runs there, and the connection string (PGTASKS_DSN, --dsn or App(dsn=…))"
 _REFUSED = (
     "the server answered: check user, password and database in the connection string (PGTASKS_DSN, --dsn or App(dsn=…))"
@@ -204,7 +207,7 @@ def _with_fix(message: str, state: str | None, *, is_connecting: bool) -> str:
         return f"{brief} — connect to the primary, if default_transaction_read_only is not on for the role or database"
     if _OPTIONS_REFUSED in brief:
         return f"{brief} — {_POOLER_FIX}"
-    if state is not None or not is_connecting:
+    if state is not None or not is_connecting or any(text in message for text in _COMES_AND_GOES):
         return f"{brief} — try again"
     return f"{brief} — {_REFUSED if 'FATAL:' in message else _UNANSWERED}"
 

@@ -1,17 +1,21 @@
 """A server that does not serve (read-only, ending) is left with all connections, and found again."""
 
 import asyncio
+import os
+import signal
 import time
+from pathlib import Path
 
+import psycopg
 import pytest
 
 from pgtasks import App, DatabaseUnavailable
 from pgtasks.store.link import Link
 from pgtasks.store.listening import Listening
 from pgtasks.store.route import Route
-from pgtasks.store.session import Statement
+from pgtasks.store.session import Statement, connect
 from tests.claims.helpers import until
-from tests.database import Connection, rows, value, wait_until
+from tests.database import Connection, rows, start_server, value, wait_until
 from tests.leases import steps
 from tests.leases.conftest import StartWorker
 from tests.leases.roles import worker_role
@@ -49,6 +53,29 @@ def test_a_worker_outlives_a_read_only_server(connection: Connection, start_work
     assert rows(connection, "SELECT * FROM pgtasks.attempts") == []
     assert len(trace.marks("start", task_id=before)) == 1
     assert "connect to the primary" in worker.output()
+
+
+def test_a_server_that_shuts_down_is_no_matter_of_the_password() -> None:
+    """It has not looked at it: trying again is all there is to do, and is advised."""
+    with start_server() as server:
+        dsn = server.dsn_for("postgres")
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            folder = value(connection, "SHOW data_directory")
+            postmaster = int((Path(str(folder)) / "postmaster.pid").read_text().splitlines()[0])
+            # It waits for this connection and takes no other.
+            os.kill(postmaster, signal.SIGTERM)
+            said = list[str]()
+
+            def is_refused() -> bool:
+                try:
+                    connect(dsn, "cli").close()
+                except DatabaseUnavailable as error:
+                    said.append(str(error))
+                return bool(said)
+
+            wait_until(is_refused, 10)
+    assert "shutting down" in said[0]
+    assert said[0].endswith("— try again")
 
 
 async def test_what_one_connection_meets_the_others_act_upon(dsn: str, connection: Connection) -> None:
