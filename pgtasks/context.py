@@ -7,13 +7,17 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, MutableMapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from pgtasks.errors import LeaseLost
+from pgtasks.model import Claimed
 
 _logger = logging.getLogger("pgtasks.task")
+# The task that runs here, so that what its code logs can be told apart; None outside of one.
+RUNNING: ContextVar[Claimed | None] = ContextVar("pgtasks_task", default=None)
 
 
 class TaskLogger(logging.LoggerAdapter[logging.Logger]):

@@ -20,15 +20,17 @@ _PROGRAM, _VALUED, _ONCE = "cm", "WX", "ix"
 _VALUED_LONG = "--check-hash-based-pycs"
 
 
-def command(app: str, settings: WorkerSettings) -> list[str]:
+def command(app: str, settings: WorkerSettings, log_worker: str = "") -> list[str]:
     """Give the command line of a worker's children, without the socket's descriptor.
 
+    ``log_worker`` is what their log lines call the worker, if anything.
     To be asked before the app is loaded, whose module may change what this process knows of its start.
     """
     return [
         *(sys.executable, *interpreter_flags(sys.orig_argv[1:]), "-m", "pgtasks.cli.child", app),
         *("--log-format", settings.log_format, "--log-level", settings.log_level),
         *("--memory-mib", str(settings.child_memory_mib)),
+        *(("--log-worker", log_worker) if log_worker else ()),
     ]
 
 
@@ -70,7 +72,7 @@ def main(argv: Sequence[str]) -> int:
             # No flag of ours shows more of it here.
             isolated.send({"failed": f"{type(error).__name__}: {str(error).partition(' — `pgtasks --debug')[0]}"})
         return FAILURE
-    logs.configure(options.log_format, options.log_level)
+    logs.configure(options.log_format, options.log_level, options.log_worker)
     isolated.serve(app)
     return OK
 
@@ -81,6 +83,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--log-format", default="text")
     parser.add_argument("--log-level", default="info")
+    parser.add_argument("--log-worker", default="")
     parser.add_argument("--memory-mib", type=int, default=0)
     return parser.parse_args(argv)
 

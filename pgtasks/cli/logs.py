@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgtasks.cli.escape import escape, shortened
+from pgtasks.context import RUNNING
 from pgtasks.settings import LogFormat
 
 FIELD_CHARACTERS_MAX = 2000
@@ -24,9 +25,13 @@ _LEVELS = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 _plain = re.compile(r"[^\s\"'=\\]+")
 
 
-def configure(log_format: LogFormat, level: str) -> None:
-    """Send every log record of this process to standard error in one format."""
+def configure(log_format: LogFormat, level: str, worker: str = "") -> None:
+    """Send every log record of this process to standard error in one format.
+
+    Where several workers write to the same place, each line carries the ``worker`` it is from.
+    """
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Origin(worker))
     handler.setFormatter(JsonLines() if log_format == "json" else TextLines())
     # A closed standard error must not cost a task.
     logging.raiseExceptions = False
@@ -34,6 +39,28 @@ def configure(log_format: LogFormat, level: str) -> None:
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
     # Its debug lines are about event loops, not about tasks.
     logging.getLogger("asyncio").setLevel(max(logging.INFO, getattr(logging, level.upper())))
+
+
+class Origin(logging.Filter):
+    """Lets every record pass, with the task in whose handler it was made, and its worker."""
+
+    def __init__(self, worker: str = "") -> None:
+        super().__init__()
+        self._worker = worker
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Add what the record does not say itself."""
+        facts = vars(record)
+        task = RUNNING.get()
+        if task is not None:
+            # All or none: an event about another task says which.
+            event = facts.get("pgtasks")
+            if "task_id" not in (event if isinstance(event, Mapping) else facts):
+                for key, value in (("task_id", task.id), ("task", task.name), ("attempt", task.attempt)):
+                    facts.setdefault(key, value)
+        if self._worker:
+            facts.setdefault("worker", self._worker)
+        return True
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

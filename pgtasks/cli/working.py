@@ -32,10 +32,11 @@ def work(
     # What the app's handlers enqueue through is the same way.
     os.environ[POOLER_VARIABLE] = settings.pooler
     # Before the app is loaded, which may go to another folder.
-    child_command, child_folder = child.command(target, settings), str(Path.cwd())
+    log_worker = "" if supervision is None else str(supervision.worker_id)
+    child_command, child_folder = child.command(target, settings, log_worker), str(Path.cwd())
     loaded = apps.load_app(target)
     with _database_of(loaded, settings.dsn, notes=supervision is None) as (used, is_local):
-        logs.configure(settings.log_format, settings.log_level)
+        logs.configure(settings.log_format, settings.log_level, log_worker)
         schema.require(schema.check(used, pooler=settings.pooler))
         place = supervision.place if supervision is not None else 0
         with watching(replace(settings, dsn=used), systemd, place) as ops:

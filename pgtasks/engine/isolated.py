@@ -24,10 +24,12 @@ import sys
 import threading
 import time
 import traceback
+from contextvars import copy_context
 from typing import Any
 
 from pgtasks import events
 from pgtasks.app import App
+from pgtasks.context import RUNNING
 from pgtasks.engine import forks
 from pgtasks.engine.attempt import Attempt, Judge
 from pgtasks.engine.crossing import outcome_out, reason_in, task_in
@@ -106,6 +108,11 @@ class Isolated:
         # A handler may have put another one in its place.
         self._take_signals()
         self._interrupted = False
+        # In a context of its own: what a handler sets in context variables ends with it.
+        return copy_context().run(self._run_here, judge, attempt)
+
+    def _run_here(self, judge: Judge, attempt: Attempt) -> Outcome:
+        RUNNING.set(attempt.task)
         try:
             result = self._call(attempt, judge.arguments(attempt))
         except BaseException as error:  # noqa: BLE001 - SystemExit would end this process and lose the task

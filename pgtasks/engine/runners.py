@@ -15,10 +15,11 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 from pgtasks import events
+from pgtasks.context import RUNNING
 from pgtasks.engine.attempt import Attempt, Judge
 from pgtasks.outcome import Outcome
 
@@ -130,6 +131,7 @@ class AsyncRunner:
     async def _run(self, attempt: Attempt) -> None:
         """Run one attempt; whatever its handler raises ends here, or it would end the loop."""
         _OWNER.set(attempt)
+        RUNNING.set(attempt.task)
         try:
             result = await attempt.handler.function(**self._judge.arguments(attempt))
             outcome = self._judge.returned(attempt, result)
@@ -137,7 +139,8 @@ class AsyncRunner:
             outcome = self._judge.raised(attempt, error)
         del self._tasks[attempt]
         if not self._finished:
-            self._loop.call_soon(self._hand_over)
+            # In no task's context: what the engine does from there on belongs to none.
+            self._loop.call_soon(self._hand_over, context=Context())
         self._finished.append((attempt, outcome))
 
     def _hand_over(self) -> None:
@@ -201,7 +204,8 @@ class ThreadRunner:
 
     def _work(self) -> None:
         while (attempt := self._inbox.get()) is not None:
-            outcome = self._run(attempt)
+            # In a context of its own: what a handler sets in context variables ends with it.
+            outcome = copy_context().run(self._run, attempt)
             with self._lock:
                 self._idle += 1
                 first = not self._finished
@@ -210,6 +214,7 @@ class ThreadRunner:
                 self._hand_over()
 
     def _run(self, attempt: Attempt) -> Outcome:
+        RUNNING.set(attempt.task)
         try:
             result = attempt.handler.function(**self._judge.arguments(attempt))
             return self._judge.returned(attempt, result)

@@ -1,6 +1,9 @@
 """An app whose hooks and handlers tell what they were given."""
 
+import asyncio
 import dataclasses
+import logging
+from contextvars import ContextVar
 from typing import Any, NoReturn
 
 from pgtasks import App, Context, Retry
@@ -8,6 +11,7 @@ from pgtasks.outcome import Outcome
 
 app = App(retry=Retry(max_attempts=2, base=0.01, cap=0.02))
 SEEN: dict[int, list[str]] = {}
+TENANT: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 
 @app.before_task
@@ -73,3 +77,29 @@ async def fails_aside(secret: str, context: Context) -> None:
     assert secret
     context.raise_if_lease_lost()
     raise TimeoutError
+
+
+def say(tenant: str) -> str:
+    """Log through a logger that knows nothing of pgtasks; give whom the context was for until now."""
+    before = TENANT.get()
+    TENANT.set(tenant)
+    logging.getLogger("shop").warning("work for %s", tenant)
+    return before
+
+
+@app.task
+def says(tenant: str) -> str:
+    """Do it in a thread."""
+    return say(tenant)
+
+
+@app.task
+async def asays(tenant: str) -> str:
+    """Do it on the loop, in a task and a thread that this one starts."""
+    await asyncio.gather(asyncio.to_thread(say, f"thread of {tenant}"), asyncio.create_task(asay(f"task of {tenant}")))
+    return say(tenant)
+
+
+async def asay(tenant: str) -> str:
+    """Do it at once."""
+    return say(tenant)

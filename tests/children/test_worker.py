@@ -177,6 +177,8 @@ def test_what_a_child_logs_comes_out_as_the_worker_writes(tasks: Queue, worker: 
     assert (told["logger"], told["level"]) == ("pgtasks.task", "info")
     (line,) = [line for line in lines if line["event"] == "a line of the shop"]
     assert (line["logger"], line["level"]) == ("shop", "warning")
+    # It is no line of context.logger, and says all the same whose it is.
+    assert (line["task_id"], line["task"], line["attempt"]) == (task_id, "tells", 1)
 
 
 def test_a_suspect_runs_in_a_child_whatever_its_handler_says(tasks: Queue, worker: WorkerProcess) -> None:

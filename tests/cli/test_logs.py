@@ -3,11 +3,14 @@
 import json
 import logging
 import sys
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from pgtasks.cli.logs import JsonLines, TextLines
+from pgtasks.cli.logs import JsonLines, Origin, TextLines
+from pgtasks.context import RUNNING
+from pgtasks.model import Claimed
 
 FORGERY = "x\n2026-11-29T21:00:00.000Z INFO  worker stopped\x1b[2J"
 
@@ -96,3 +99,34 @@ def test_any_value_can_be_logged(value: object) -> None:
     """As text where it has no JSON."""
     json.loads(JsonLines().format(record("e", pgtasks={"v": value})))
     TextLines().format(record("e", pgtasks={"v": value})).encode()
+
+
+def passed(made: logging.LogRecord, worker: str = "") -> str:
+    """Return a record's line after the filter has seen it in a task's handler."""
+    task = Claimed(
+        id=7, lease_id=1, name="mail", payload="{}", attempt=2, max_attempts=None, timeout_s=None, priority=0,
+        run_at=datetime.now(UTC), headers=None,
+    )  # fmt: skip
+    token = RUNNING.set(task)
+    try:
+        assert Origin(worker).filter(made)
+    finally:
+        RUNNING.reset(token)
+    return TextLines().format(made)
+
+
+def test_a_record_gets_the_task_that_runs_unless_it_names_one() -> None:
+    """An event of another task keeps its own facts, and gets no attempt that is not its."""
+    assert passed(record("hello", name="shop")).endswith("shop: hello task_id=7 task=mail attempt=2")
+    assert passed(record("hello", name="shop", task_id=8)).endswith("shop: hello task_id=8")
+    assert passed(record("task dead", pgtasks={"task_id": 8, "task": "x"})).endswith("task dead task_id=8 task=x")
+    assert passed(record("late", pgtasks={"count": 1})).endswith("late task_id=7 task=mail attempt=2 count=1")
+    outside = record("hello")
+    assert Origin().filter(outside)
+    assert TextLines().format(outside).endswith("INFO  hello")
+
+
+def test_a_record_gets_its_worker_where_there_are_several() -> None:
+    """Unless it is about one."""
+    assert passed(record("hello", task_id=8), "w1").endswith("hello task_id=8 worker=w1")
+    assert passed(record("leases given back", task_id=8, worker="w2"), "w1").endswith("back task_id=8 worker=w2")

@@ -1,13 +1,18 @@
 """What a handler, its hooks and the log are told: the context's fields, each event once, never a payload."""
 
 import json
+import queue
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from pgtasks import App, Context
+from pgtasks.context import RUNNING
 from pgtasks.engine.attempt import Attempt, Judge
+from pgtasks.engine.runners import AsyncRunner
 from pgtasks.model import Claimed
+from pgtasks.outcome import Completed, Outcome
 from tests.database import Connection, rows, value
 from tests.handlers.conftest import Tasks
 from tests.workers import WorkerProcess
@@ -127,6 +132,46 @@ def test_a_worker_says_a_tracebacks_lines_below_the_event(tasks: Observed) -> No
     assert [printed.count(event) for event in ("task failed", "task dead")] == [3, 3]
     assert printed.count('\n    File "') == 4
     assert "in fails_with\n" in printed
+
+
+def test_what_a_handler_logs_carries_its_task(tasks: Observed) -> None:
+    """Through any logger, also in what it starts; nothing of it is left for the next one, nor for the engine."""
+    loud = [tasks.add("says", {"tenant": f"def {number}"}) for number in range(3)]
+    aloud = [tasks.add("asays", {"tenant": f"async {number}"}) for number in range(3)]
+    printed = tasks.drain("--log-format", "json", "--concurrency", "1")
+    lines = [json.loads(line) for line in printed.splitlines()]
+    said = {
+        line["event"]: (line["task_id"], line["task"], line["attempt"]) for line in lines if line["logger"] == "shop"
+    }
+    assert said == {
+        **{f"work for def {number}": (id, "says", 1) for number, id in enumerate(loud)},
+        **{
+            f"work for {where}async {number}": (id, "asays", 1)
+            for number, id in enumerate(aloud)
+            for where in ("", "thread of ", "task of ")
+        },
+    }
+    assert [result(tasks, task_id) for task_id in loud + aloud] == ["nobody"] * 6
+    assert not [line for line in lines if line["logger"] != "shop" and "task_id" in line]
+
+
+def test_the_engine_takes_outcomes_in_no_tasks_context() -> None:
+    """What it starts from there lives on, and would log as that task for ever."""
+    app = App("postgresql://nowhere")
+    delivered: queue.SimpleQueue[tuple[object, Outcome]] = queue.SimpleQueue()
+
+    @app.task
+    async def seen() -> bool:
+        return RUNNING.get() is not None
+
+    runner = AsyncRunner(Judge([], []), lambda finished: delivered.put((RUNNING.get(), finished[0][1])))
+    task = Claimed(
+        id=1, lease_id=1, name="seen", payload="{}", attempt=1, max_attempts=None, timeout_s=None, priority=0,
+        run_at=datetime.now(UTC), headers=None,
+    )  # fmt: skip
+    runner.submit([Attempt(task, app.handlers[next(iter(app.handlers))], "default", 0.0)])
+    assert delivered.get(timeout=10) == (None, Completed("true"))
+    runner.close(1.0)
 
 
 def test_a_context_is_made_only_when_somebody_asks_for_it() -> None:
