@@ -111,6 +111,13 @@ DATABASE = (
         ("queue",),
         "For how long the oldest waiting task of the queue has been due, 0 when none waits. Use max by (queue).",
     ),
+    Metric(
+        "pgtasks_oldest_waiting_seconds",
+        "gauge",
+        (),
+        "For how long the oldest waiting task of all queues that are not paused has been due, 0 when none waits. "
+        "Use max.",
+    ),
     Metric("pgtasks_queue_paused", "gauge", ("queue",), "1 while the queue is paused. Use max by (queue)."),
     Metric("pgtasks_queue_workers", "gauge", ("queue",), "Live workers that serve the queue. Use max by (queue)."),
     Metric(

@@ -146,6 +146,7 @@ class FactsCollector(Collector):
         if facts is None:
             return
         yield single("pgtasks_facts_age_seconds", known.age_s)
+        yield single("pgtasks_oldest_waiting_seconds", facts.oldest_waiting_s)
         yield single("pgtasks_oldest_transaction_seconds", facts.oldest_transaction_s)
         yield single("pgtasks_schedules_overdue", facts.schedules_overdue)
         yield single("pgtasks_schedules_overdue_seconds", facts.schedules_overdue_s)

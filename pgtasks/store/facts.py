@@ -16,6 +16,8 @@ from pgtasks.store.overview import OVERDUE_S, estimates_of, is_whole
 from pgtasks.store.session import SyncConnection, fetch_all
 
 QUEUES_MAX = 200
+# Of those beyond, up to this many in all, it is known for how long they wait: one probe each.
+QUEUES_LOOKED_AT_MAX = 1000
 PAGES = 64
 # Rows that are counted one by one, for all queues together.
 COUNTED_MAX = 5000
@@ -44,12 +46,17 @@ class Facts:
     schedules_overdue: int
     schedules_overdue_s: float
 
+    @property
+    def oldest_waiting_s(self) -> float:
+        """Give for how long the oldest waiting task has been due, in whichever queue that is not paused."""
+        return max((queue.oldest_waiting_s for queue in self.queues.values() if not queue.paused), default=0.0)
+
 
 def read_facts(connection: SyncConnection) -> Facts:
     """Read the facts; raises DatabaseError."""
     now = fetch_all(connection, statements.clock())[0]
-    rows = fetch_all(connection, reading.queues(limit=QUEUES_MAX))
-    names = [row.queue for row in rows]
+    rows = fetch_all(connection, reading.queues(limit=QUEUES_LOOKED_AT_MAX))
+    names = [row.queue for row in rows[:QUEUES_MAX]]
     tasks = _tasks(connection, names)
     dead = _dead(connection, names)
     queues = {

@@ -106,3 +106,27 @@ def test_hundreds_of_queues_make_a_bounded_page(fresh_database: str) -> None:
     queued = [line for line in page.decode().splitlines() if 'status="queued"' in line]
     assert len(queued) == facts.QUEUES_MAX + 1
     assert sum(float(line.rpartition(" ")[2]) for line in queued) == 601
+
+
+def test_no_label_hides_how_long_the_oldest_task_has_waited(fresh_database: str) -> None:
+    """In a queue beyond those that have one: `other` has its age, and so has the maximum, unless the queue is paused."""
+    with psycopg.connect(fresh_database, autocommit=True) as connection:
+        rows(
+            connection,
+            "INSERT INTO pgtasks.tasks (name, queue, run_at) SELECT 'a', 'q' || (10000 + g),"
+            " now() - CASE g WHEN 250 THEN interval '1 hour' WHEN 300 THEN interval '1 day' ELSE '1 s' END"
+            " FROM generate_series(1, 300) g",
+        )
+        rows(connection, "SELECT pgtasks.pause('q10300')")
+    registry = CollectorRegistry()
+    with FactsKeeper(DatabaseReader(fresh_database, pooler="none")) as keeper:
+        registry.register(FactsCollector(keeper))
+        found = {
+            family.name: {sample.labels.get("queue"): sample.value for sample in family.samples}
+            for family in registry.collect()
+        }
+    by_queue, oldest = found["pgtasks_queue_oldest_waiting_seconds"], found["pgtasks_oldest_waiting_seconds"][None]
+    assert len(by_queue) == facts.QUEUES_MAX + 1
+    assert by_queue["q10001"] < 1800
+    assert by_queue["other"] >= 86400
+    assert 3600 <= oldest < 7200
