@@ -4,13 +4,18 @@ import configparser
 import re
 from dataclasses import fields
 from typing import Any
+from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 import yaml
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgtasks.settings import OTHER_VARIABLES, WorkerSettings
-from tests.database import ROOT
+from tests.cli.conftest import Run, offline
+from tests.database import ROOT, Server
 
+__all__ = ["offline"]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))
 KUBERNETES: list[dict[str, Any]] = list(
     yaml.safe_load_all((ROOT / "deploy/kubernetes/worker.yaml").read_text(encoding="utf-8"))
@@ -98,6 +103,56 @@ def test_the_image_holds_what_the_build_needs() -> None:
     }
     assert copied == let_through
     assert all((ROOT / name).exists() for name in copied)
+
+
+@pytest.mark.pg
+def test_compose_makes_roles_that_can_do_their_part(server: Server, offline: Run) -> None:
+    """The steps of its services, in their order, with the roles it makes; none of ours is a superuser."""
+    address = server.create(migrated=False)
+    database = conninfo_to_dict(address)["dbname"]
+    made = (ROOT / "deploy/postgres/roles.sql").read_text(encoding="utf-8")
+    with psycopg.connect(address, autocommit=True) as superuser:
+        superuser.execute(made.replace("DATABASE postgres", f"DATABASE {database}").encode())
+        try:
+            for name in ("migrate", "grant"):
+                service = COMPOSE["services"][name]
+                user = urlsplit(service["environment"]["PGTASKS_DSN"]).username
+                ran = offline(*service["command"], "--dsn", make_conninfo(address, user=user))
+                assert ran.code == 0, ran
+            environment = COMPOSE["services"]["worker"]["environment"]
+            users = {urlsplit(environment[name]).username for name in ("PGTASKS_DSN", "PGTASKS_LISTEN_DSN")}
+            assert users == {COMPOSE["services"]["pgbouncer"]["environment"]["DB_USER"]}
+            (worker,) = users
+            can = offline("doctor", "--json", "--dsn", make_conninfo(address, user=worker)).json["findings"]
+            privileges = next(one for one in can if one["check"] == "privileges")
+            assert (privileges["may_enqueue"], privileges["may_work"], privileges["is_owner"]) == (True, True, False)
+            assert not any(one["check"] == "visibility" for one in can)
+            assert superuser.execute(
+                "SELECT count(*) FROM pg_roles WHERE rolname LIKE 'pgtasks_%' AND rolsuper"
+            ).fetchone() == (0,)
+        finally:
+            superuser.execute("DROP OWNED BY pgtasks_worker, pgtasks_owner CASCADE")
+            superuser.execute("DROP ROLE pgtasks_worker, pgtasks_owner")
+    server.drop(address)
+
+
+def test_the_services_of_compose_wait_for_their_rights() -> None:
+    """Migrate, grant, work; and the file of the roles is run by PostgreSQL."""
+    services = COMPOSE["services"]
+    assert services["grant"]["depends_on"]["migrate"]["condition"] == "service_completed_successfully"
+    assert services["worker"]["depends_on"]["grant"]["condition"] == "service_completed_successfully"
+    mounts = [mount.split(":") for mount in services["postgres"]["volumes"]]
+    assert ["./deploy/postgres/roles.sql", "/docker-entrypoint-initdb.d/roles.sql", "ro"] in mounts
+
+
+def test_only_the_migration_knows_the_owner() -> None:
+    """A worker that is taken over must not be able to change the schema."""
+    pod = KUBERNETES[0]["spec"]["template"]["spec"]
+    secrets = {
+        container["name"]: [source["secretRef"]["name"] for source in container["envFrom"]]
+        for container in (*pod["initContainers"], *pod["containers"])
+    }
+    assert secrets == {"migrate": ["pgtasks-owner"], "worker": ["pgtasks-worker"]}
 
 
 def test_the_image_runs_as_a_number() -> None:
