@@ -31,6 +31,8 @@ from pgtasks.store.session import is_about_rights
 
 OK, FAILURE, USAGE, NOT_FOUND, UNREACHABLE, SCHEMA, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
+# The commands that write a log.
+_LOGGING = frozenset({"worker", "scheduler", "metrics"})
 # The first that fits counts.
 _CODES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.UniqueConflict, FAILURE),
@@ -48,7 +50,10 @@ class Terminated(SystemExit):
 
 
 def report(error: BaseException, argv: Sequence[str]) -> int:
-    """Tell a person, or with --json a program, on standard error what happened; give the exit code."""
+    """Tell a person, or with --json a program, on standard error what happened; give the exit code.
+
+    A command whose log is JSON tells it as the last line of that log.
+    """
     if isinstance(error, OSError) and error.errno == errno.EPIPE:
         _give_up_output()
         return FAILURE
@@ -59,8 +64,14 @@ def report(error: BaseException, argv: Sequence[str]) -> int:
     if code == INTERRUPTED or not message:
         return code
     message = without_passwords(message, argv)
-    if "--debug" in argv:
-        sys.stderr.write(_traceback(error, argv))
+    trace = _traceback(error, argv) if "--debug" in argv else ""
+    command = _logs_json(argv)
+    if command:
+        from pgtasks.cli.logs import last_line
+
+        sys.stderr.write(last_line(command, message, code, trace))
+        return code
+    sys.stderr.write(trace)
     if "--json" in argv:
         from pgtasks.cli.output import json_text
 
@@ -69,6 +80,19 @@ def report(error: BaseException, argv: Sequence[str]) -> int:
         lines = escape(message, keep_newlines=True).splitlines()
         sys.stderr.write("\n  ".join([f"error: {lines[0]}", *lines[1:]]) + "\n")
     return code
+
+
+def _logs_json(argv: Sequence[str]) -> str:
+    """Name the command, if it writes a log and a flag or a variable wants JSON."""
+    command = next((word for word in argv if not word.startswith("-")), "")
+    if command not in _LOGGING:
+        return ""
+    wanted = os.environ.get("PGTASKS_LOG_FORMAT", "")
+    for word, following in zip(argv, [*argv[1:], ""], strict=True):
+        flag, given, text = word.partition("=")
+        if flag == "--log-format":
+            wanted = text if given else following
+    return command if wanted == "json" else ""
 
 
 def code_of(error: BaseException) -> int:

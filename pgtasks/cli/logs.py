@@ -41,6 +41,14 @@ def configure(log_format: LogFormat, level: str, worker: str = "") -> None:
     logging.getLogger("asyncio").setLevel(max(logging.INFO, getattr(logging, level.upper())))
 
 
+def last_line(command: str, message: str, exit_code: int, trace: str = "") -> str:
+    """Give the line of JSON that says why a command ended, or did not begin."""
+    record = logging.LogRecord("pgtasks.cli", logging.ERROR, "", 0, "command failed", None, None)
+    record.pgtasks = {"command": command, "error": message, "exit_code": exit_code}
+    record.exc_text = trace or None
+    return JsonLines().format(record) + "\n"
+
+
 class Origin(logging.Filter):
     """Lets every record pass, with the task in whose handler it was made, and its worker."""
 

@@ -32,6 +32,36 @@ def check(ran: Ran, code: int, *parts: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("argv", "variable", "is_json"),
+    [
+        ("worker no_such_module:app --log-format json", "", True),
+        ("--debug worker --log-format=json no_such_module:app", "text", True),
+        ("worker no_such_module:app", "json", True),
+        ("worker no_such_module:app --log-format text", "json", False),
+        ("worker no_such_module:app", "", False),
+        ("scheduler --log-format json --dsn postgresql://127.0.0.1:1/x", "", True),
+        ("metrics --metrics-port 0x --log-format json", "", True),
+        ("status --dsn postgresql://127.0.0.1:1/x", "json", False),
+    ],
+)
+def test_why_a_logging_command_ends_is_a_line_of_its_log(
+    argv: str, variable: str, *, is_json: bool, offline: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where that is JSON, so that whatever collects the lines can read all of them."""
+    monkeypatch.setenv("PGTASKS_LOG_FORMAT", variable)
+    ran = offline(*argv.split())
+    assert ran.code in {exits.USAGE, exits.UNREACHABLE}
+    assert any(line.startswith("error: ") for line in ran.err.splitlines()) is not is_json
+    if is_json:
+        (line,) = ran.err.splitlines()
+        document = json.loads(line)
+        assert (document["event"], document["level"], document["exit_code"]) == ("command failed", "error", ran.code)
+        assert document["command"] in argv.split()
+        assert document["error"]
+        assert ("traceback" in document) is ("--debug" in argv)
+
+
+@pytest.mark.parametrize(
     ("argv", "parts"),
     [
         (["statsu"], ["no such command", "status"]),
