@@ -130,7 +130,7 @@ class Departure:
         deadline = began + self._grace_s
         self._switch.due_at = deadline + LATE_S
         events.info("worker stopping", running=executor.running, grace_s=self._grace_s)
-        self._heartbeat.draining = True
+        self._heartbeat.drain()
         executor.accepting = False
 
         def quiet() -> bool:

@@ -97,7 +97,7 @@ class Heartbeat:
         self._link, self._worker, self._leases, self._executor, self._rng = link, worker, leases, executor, rng
         self.interval_s = worker.lease_s / BEATS_PER_LEASE
         self.window = SweepWindow(self.interval_s)
-        self.draining = False
+        self._draining = False
         self.beats = 0
         # When the last beat was sent (monotonic) that was answered.
         self.beat_at = time.monotonic()
@@ -112,6 +112,7 @@ class Heartbeat:
         self._silence_said = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._beating: asyncio.Task[None] | None = None
+        self._wake: asyncio.Event | None = None
 
     def start(self) -> None:
         """Start beating; raises RuntimeError when the thread does not get to it."""
@@ -122,6 +123,13 @@ class Heartbeat:
     async def until_ended(self) -> None:
         """Wait until the thread beats no more, for whatever reason."""
         await self._ended.wait()
+
+    def drain(self) -> None:
+        """Say from now on that the worker takes nothing more, for the first time at once."""
+        self._draining = True
+        if self._loop is not None and self._wake is not None:
+            with contextlib.suppress(RuntimeError):  # Its loop has ended already.
+                self._loop.call_soon_threadsafe(self._wake.set)
 
     def stop(self) -> None:
         """Beat no more; a beat under way is given up."""
@@ -143,9 +151,13 @@ class Heartbeat:
 
     async def _beat_until_cancelled(self) -> None:
         self._loop, self._beating = asyncio.get_running_loop(), asyncio.current_task()
+        self._wake = asyncio.Event()
         self._started.set()
+        delay_s_max = self.interval_s / 4
         try:
-            await repeat("heartbeat", self._beat, stop=asyncio.Event(), rng=self._rng, delay_s_max=self.interval_s / 4)
+            await repeat(
+                "heartbeat", self._beat, stop=asyncio.Event(), rng=self._rng, wake=self._wake, delay_s_max=delay_s_max
+            )
         finally:
             await self._link.close()
 
@@ -175,7 +187,7 @@ class Heartbeat:
                     running=running,
                     busy=self._executor.running + self._executor.stuck,
                     stuck=self._executor.stuck,
-                    draining=self.draining,
+                    draining=self._draining,
                 )
             )
         except (DatabaseError, SchemaError):

@@ -3,13 +3,16 @@
 --
 -- Parameters: id; scan (rows looked at in each direction, so that a long queue costs no more).
 -- Returns one ExplainRow, or none when no living task has this id.
--- Index: tasks_pkey; leases_pkey; tasks_claim_order twice, each stopped after `scan` rows.
+-- Index: tasks_pkey, also once per running task; leases_pkey; tasks_claim_order twice, each stopped after `scan` rows.
 --
 -- What comes before it is what a claim takes first: due tasks of a higher priority, and due
 -- tasks of the same priority with an earlier (run_at, id); only names that a live worker of the
 -- queue knows, because nobody claims the others. `locked_by` is the session whose open
 -- transaction has changed or locked the row: claims skip it (a row that several sessions share
 -- has no single one, and then it is NULL).
+--
+-- `busy` counts what the leases of those workers hold now, and their stuck handlers; with more than
+-- `scan` tasks running it is what the workers said last.
 WITH task AS MATERIALIZED (
     SELECT
         t.id, t.queue, t.name, t.state, t.priority, t.run_at, t.attempt, t.losses, t.lease_id, t.claimed_at,
@@ -18,12 +21,31 @@ WITH task AS MATERIALIZED (
     WHERE t.id = %(id)s
 ),
 
+held AS MATERIALIZED (
+    SELECT l.worker_id, l.id AS lease_id, h.task_id
+    FROM pgtasks.leases AS l
+    CROSS JOIN LATERAL unnest(l.task_ids) AS h (task_id)
+    LIMIT %(scan)s
+),
+
+running AS (
+    SELECT h.worker_id, count(*) AS tasks
+    FROM held AS h
+    INNER JOIN pgtasks.tasks AS t ON h.task_id = t.id AND h.lease_id = t.lease_id
+    GROUP BY h.worker_id
+),
+
 alive AS MATERIALIZED (
     SELECT
-        w.queues, w.names, w.slots, w.busy, w.draining,
+        w.queues, w.names, w.slots, w.draining,
+        CASE
+            WHEN (SELECT count(*) FROM held) >= %(scan)s THEN w.busy
+            ELSE least(w.slots, coalesce(r.tasks, 0) + w.stuck)
+        END AS busy,
         k.queue = ANY(w.queues) AS is_serving, k.name = ANY(w.names) AS is_knowing
     FROM pgtasks.worker_stats AS w
     CROSS JOIN task AS k
+    LEFT JOIN running AS r ON w.id = r.worker_id
     WHERE w.alive
 ),
 

@@ -10,6 +10,9 @@ from uuid import UUID
 from pgtasks.store.session import Statement
 from pgtasks.store.sql_files import sql
 
+# So many running tasks are looked at for what each worker is busy with.
+HELD_MAX = 100_000
+
 
 class QueueRow(NamedTuple):
     """A queue, and what can be told about it without counting; ``workers`` counts live ones."""
@@ -86,9 +89,9 @@ class CompletedRow(NamedTuple):
 
 
 class WorkerRow(NamedTuple):
-    """A worker process, as ``pgtasks.worker_stats`` describes it.
+    """A worker process, as ``pgtasks.worker_stats`` describes it, but for ``busy``.
 
-    ``busy`` of one that is not alive counts the tasks that its leases still hold.
+    That counts the tasks that its leases hold now, and its stuck handlers.
     """
 
     id: UUID
@@ -197,7 +200,7 @@ def completed(*, period_s: float, limit: int) -> Statement[CompletedRow]:
 
 def workers(*, limit: int) -> Statement[WorkerRow]:
     """List the workers, live ones first."""
-    return Statement(sql("worker_stats_read"), {"limit": limit}, WorkerRow)
+    return Statement(sql("worker_stats_read"), {"limit": limit, "scan": HELD_MAX}, WorkerRow)
 
 
 def lost(*, tolerated_s: float, limit: int) -> Statement[LostRow]:

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pgtasks import cli
+from tests.database import Connection
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,18 @@ class Ran:
 
 
 Run = Callable[..., Ran]
+
+
+def hold(connection: Connection, worker_id: str, count: int, name: str = "add") -> None:
+    """Let a worker run so many tasks, under one lease that has not ended."""
+    connection.execute(
+        "WITH lease AS (SELECT nextval(pg_get_serial_sequence('pgtasks.leases', 'id')) AS id),"
+        " held AS (INSERT INTO pgtasks.tasks (name, state, lease_id, claimed_at)"
+        " SELECT %s, 'running', lease.id, now() FROM lease, generate_series(1, %s) RETURNING id)"
+        " INSERT INTO pgtasks.leases (id, worker_id, expires_at, task_ids) OVERRIDING SYSTEM VALUE"
+        " SELECT lease.id, %s, now() + interval '1 minute', (SELECT array_agg(held.id) FROM held) FROM lease",
+        (name, count, worker_id),
+    )
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, hold
 from tests.database import Connection, value
 
 pytestmark = pytest.mark.pg
@@ -112,7 +112,8 @@ def test_a_task_that_waits_for_its_next_attempt(pgtasks: Run, connection: Connec
 
 def test_a_task_that_others_come_before(pgtasks: Run, connection: Connection) -> None:
     """Counted: higher priorities, earlier ones of its own, not what is delayed or what nobody there knows."""
-    add_worker(connection, busy=10)
+    worker = add_worker(connection, stuck=3)
+    hold(connection, worker, 7)
     early, late = due(connection, 120), due(connection, -120)
     for columns in ({"priority": 5}, {"priority": 5, "run_at": late}, {"priority": 5, "name": "odd"}, {}, {}):
         add(connection, **({"run_at": early} | columns))

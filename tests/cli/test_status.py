@@ -5,10 +5,11 @@ import psycopg
 import pytest
 
 from pgtasks.cli.warnings import warnings_of
+from pgtasks.store import reading
 from pgtasks.store.overview import read_overview
 from pgtasks.store.session import connect
 from pgtasks.store.sql_files import sql
-from tests.cli.conftest import Run
+from tests.cli.conftest import Run, hold
 from tests.database import Connection, Server, wait_until
 from tests.workers import environment, program
 
@@ -89,7 +90,8 @@ def test_each_count_is_right(pgtasks: Run, connection: Connection) -> None:
 
 def test_workers_are_listed_with_what_they_do(pgtasks: Run, connection: Connection) -> None:
     """Busy, waiting, draining, or silent."""
-    add_worker(connection, id=ONE, name="busy", busy=3)
+    add_worker(connection, id=ONE, name="busy")
+    hold(connection, ONE, 3)
     add_worker(connection, id=TWO, name="gone", silent="5 minutes")
     add_worker(connection, id=ONE.replace("1", "3"), name="leaving", draining=True, busy=1)
     workers = pgtasks("status", "--json").json["workers"]
@@ -100,6 +102,29 @@ def test_workers_are_listed_with_what_they_do(pgtasks: Run, connection: Connecti
     text = pgtasks("status").out
     assert "3/10" in text
     assert "silent for 5m0" in text
+
+
+def test_busy_is_what_runs_now_and_not_what_the_last_heartbeat_said(
+    pgtasks: Run, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That may be ten seconds old. Stuck handlers, which hold no lease, count too; never more than there are slots."""
+    add_worker(connection, name="was idle", busy=0)
+    add_worker(connection, id=TWO, name="was busy", busy=9)
+    hold(connection, ONE, 4)
+    hold(connection, ONE, 2)
+
+    def seen() -> list[tuple[int, str]]:
+        workers = pgtasks("workers", "list", "--json").json["workers"]
+        return [(worker["busy"], worker["state"]) for worker in sorted(workers, key=lambda one: str(one["id"]))]
+
+    assert seen() == [(6, "busy"), (0, "waiting")]
+    connection.execute("UPDATE pgtasks.workers SET stuck = 3")
+    assert seen() == [(9, "busy"), (3, "busy")]
+    hold(connection, ONE, 2)
+    assert seen() == [(10, "busy"), (3, "busy")]
+    # With more running than may be looked at, nothing better is known.
+    monkeypatch.setattr(reading, "HELD_MAX", 8)
+    assert seen() == [(0, "waiting"), (9, "busy")]
 
 
 def test_a_silent_worker_has_nothing_in_flight_but_what_its_leases_hold(pgtasks: Run, connection: Connection) -> None:

@@ -100,6 +100,7 @@ STATEMENTS: list[tuple[Statement[Any], int]] = [
     (reading.count(["big", "small"], limit=20_001), 20_001),
     (reading.heads(["big", "small"], limit=2000), 2000),
     (reading.running(limit=100_000), 1000),
+    (reading.workers(limit=1000), 1000),
     (reading.lost(tolerated_s=5, limit=20), 1000),
     (reading.dead(["big"], limit=100_001), 100_001),
     (reading.sample_history(pages=overview.HISTORY_PAGES, period_s=3600, recent_s=60), 120_000),

@@ -43,6 +43,15 @@ def test_running_tasks_finish_and_no_other_starts(tasks: Tasks, number: signal.S
     assert value(tasks.connection, "SELECT count(*) FROM pgtasks.leases") == 0
 
 
+def test_a_worker_that_stops_says_so_at_once(tasks: Tasks) -> None:
+    """Not with its next heartbeat, which may be 200 s away with this lease."""
+    with tasks.worker("--lease", "600", "--shutdown-grace", "60") as worker:
+        begin(tasks, worker, "holds", 1, {"seconds": 60})
+        worker.terminate()
+        draining = "SELECT draining FROM pgtasks.workers"
+        wait_until(lambda: value(tasks.connection, draining), 15, hint=worker.output)
+
+
 def test_at_the_deadline_tasks_are_given_back_uncharged(tasks: Tasks) -> None:
     """S-01: async, sync, and one that turns its cancellation into an error; at once, no attempt, exit in time."""
     with tasks.worker("--shutdown-grace", "1") as worker:
