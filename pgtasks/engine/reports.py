@@ -7,12 +7,15 @@ import time
 from pgtasks import events
 from pgtasks.engine.attempt import Attempt
 from pgtasks.engine.runners import Finished
+from pgtasks.errors import RetryLater
 from pgtasks.outcome import Cancelled, Completed, Dead, Failure, Outcome, RetryIn
 
 # What is said of each attempt, whatever the log level; the rest only when it is asked for.
 REPORTED = frozenset({RetryIn, Dead, Cancelled})
 # Of so many kinds of failures the traceback is said.
 TOLD_MAX = 1_000
+# A handler's wish, and no fault that somebody has to find.
+_ASKED = f"{RetryLater.__module__}.{RetryLater.__qualname__}"
 _FRAME = '  File "'
 
 
@@ -53,7 +56,7 @@ class Reporter:
 
     def _is_first(self, name: str, failure: Failure) -> bool:
         kind = (name, failure.error_class)
-        if kind in self._told or len(self._told) >= TOLD_MAX:
+        if failure.error_class == _ASKED or kind in self._told or len(self._told) >= TOLD_MAX:
             return False
         self._told.add(kind)
         return True

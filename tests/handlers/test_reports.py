@@ -9,7 +9,7 @@ import pytest
 from pgtasks import App, events
 from pgtasks.engine import reports
 from pgtasks.engine.attempt import Attempt, describe
-from pgtasks.errors import ProcessDied
+from pgtasks.errors import ProcessDied, RetryLater
 from pgtasks.model import Claimed
 from pgtasks.outcome import Dead, RetryIn
 
@@ -69,6 +69,14 @@ def test_a_dead_letter_always_has_it(said: Said) -> None:
     for outcome in (RetryIn(1.0, failure), Dead("exhausted", failure), Dead("exhausted", failure)):
         reporter.report(attempt(), outcome)
     assert ["traceback" in fields for _, fields in said] == [True, True, True]
+
+
+def test_a_handler_that_asks_for_a_retry_has_none(said: Said) -> None:
+    """It knows what it does. When the task dies of that, somebody wants to know where."""
+    failure = describe(raised(RetryLater(1, "not yet")))
+    for outcome in (RetryIn(1.0, failure), Dead("exhausted", failure)):
+        reports.Reporter().report(attempt(), outcome)
+    assert ["traceback" in fields for _, fields in said] == [False, True]
 
 
 def test_kinds_are_remembered_up_to_a_limit(said: Said, monkeypatch: pytest.MonkeyPatch) -> None:
