@@ -70,13 +70,13 @@ def test_without_a_session_there_is_nothing_to_strike(kind: type[Fault], target:
 
 def test_all_places_are_taken(target: Target) -> None:
     """A new session is refused (53300), one that was there has lost its place; then there is room again."""
-    victim = client(target)
-    with striking(ConnectionLimit(target)) as still:
-        refused = seen(lambda: any(text in _refusal(target) for text in FULL), still)
-    assert refused
-    with pytest.raises(psycopg.OperationalError):
-        victim.execute("SELECT 1")
-    victim.close()
+    with client(target) as victim:
+        with striking(ConnectionLimit(target)) as still:
+            said: set[str] = set()
+            refused = seen(lambda: any(text in _noted(said, _refusal(target)) for text in FULL), still)
+        assert refused, said
+        with pytest.raises(psycopg.OperationalError):
+            victim.execute("SELECT 1")
     wait_until(lambda: not _refusal(target))
 
 
@@ -213,6 +213,11 @@ def seen(condition: Callable[[], bool], still: Callable[[], bool]) -> bool:
 
 def _wait_a_moment() -> None:
     time.sleep(0.005)  # the fault gets its turn
+
+
+def _noted(said: set[str], refusal: str) -> str:
+    said.add(refusal)
+    return refusal
 
 
 def _refusal(target: Target) -> str:

@@ -25,6 +25,7 @@ ALWAYS = (
     "release_charges_attempt",
 )
 LEASE_S, SWEEP_S = 1.0, 0.3
+RUNS_MAX = 3
 pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.timeout(180)]
 
 
@@ -51,10 +52,16 @@ def judge(plan: stage.Plan, cluster: Cluster, folder: Path) -> list[checker.Viol
 
 @pytest.mark.parametrize("name", [name if name in ALWAYS else pytest.param(name, marks=LONG) for name in PLANTS])
 def test_a_planted_bug_is_seen(name: str, cluster: Cluster, tmp_path: Path) -> None:
-    """By one of the invariants that are there for it."""
+    """By one of the invariants that are there for it; some bugs need luck to show, so there are three runs at most."""
     bug = PLANTS[name]
-    found = judge(stage.planted_plan(short(bug.duration_s), name), cluster, tmp_path)
-    assert {one.invariant for one in found} & set(bug.seen_by), found
+    plan = stage.planted_plan(short(bug.duration_s), name)
+    for seed in range(1, RUNS_MAX + 1):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        found = judge(replace(plan, seed=seed), cluster, folder)
+        if {one.invariant for one in found} & set(bug.seen_by):
+            return
+    raise AssertionError(f"not seen in {RUNS_MAX} runs; the last one found {found}")
 
 
 @LONG

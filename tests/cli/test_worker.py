@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,7 +27,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[WorkerSettings]]:
     def run(app: App, settings: WorkerSettings, *, label: str, child_command: list[str], **_: Any) -> int:
         assert "add" in app.handlers
         assert label == "tests.apps.basic:app"
-        assert child_command[1:4] == ["-m", "pgtasks.cli.child", "tests.apps.basic:app"]
+        assert " ".join(child_command).startswith(sys.executable)
+        assert " -m pgtasks.cli.child tests.apps.basic:app" in " ".join(child_command)
         calls.append(settings)
         return 7
 
