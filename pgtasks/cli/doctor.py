@@ -19,7 +19,7 @@ from pgtasks.cli.output import print_json
 from pgtasks.errors import DatabaseError, SchemaError
 from pgtasks.store.diagnosis import HealthRow, read_diagnosis, read_health
 from pgtasks.store.overview import read_overview
-from pgtasks.store.selftest import hears
+from pgtasks.store.selftest import hears, prepares
 from pgtasks.store.session import SyncConnection, connect, is_about_rights
 
 STYLES = {"ok": "green", "notice": "cyan", "warning": "yellow", "problem": "red"}
@@ -50,6 +50,7 @@ def examine(dsn: str, kind: str) -> list[Finding]:
         found = [
             *judged.of_server(health, clock_s=clock_s),
             *judged.of_hearing(hears=hears(dsn, pooler=kind), is_pooled=health.is_pooled, pooler=kind),
+            judged.of_preparing(prepares=kind != "none" or prepares(dsn), pooler=kind),
         ]
         return [*found, *_of_schema(connection, health.username)]
     finally:

@@ -192,6 +192,20 @@ def of_hearing(*, hears: bool, is_pooled: bool, pooler: str) -> Iterator[Finding
     )
 
 
+def of_preparing(*, prepares: bool, pooler: str) -> Finding:
+    """Judge the self-test of prepared statements."""
+    if pooler == "transaction":
+        return Finding("prepared_statements", "ok", "PGTASKS_POOLER is transaction: nothing is prepared")
+    if prepares:
+        return Finding("prepared_statements", "ok", "prepared statements stay with their session")
+    return Finding(
+        "prepared_statements",
+        "problem",
+        "a prepared statement was lost between two uses: a transaction pooler lies in between",
+        "set PGTASKS_POOLER=transaction, or let PgBouncer 1.21 or newer keep them (max_prepared_statements)",
+    )
+
+
 # --- The schema ---
 
 

@@ -1,14 +1,17 @@
-"""Whether a notification that is sent through a connection string arrives through it."""
+"""Whether what needs a session of its own works through a connection string: LISTEN, prepared statements."""
 
 from __future__ import annotations
 
 import secrets
 
-from psycopg import sql
+from psycopg import errors, sql
 
 from pgtasks.store.session import connect, translated
 
 WAIT_S = 2.0
+# Two sessions that take turns get the same server process from a transaction pooler sooner or later.
+TURNS = 4
+_LOST = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
 
 
 def hears(dsn: str, *, pooler: str, wait_s: float = WAIT_S) -> bool:
@@ -25,3 +28,15 @@ def hears(dsn: str, *, pooler: str, wait_s: float = WAIT_S) -> bool:
         listening.execute(sql.SQL("LISTEN {}").format(channel))
         sending.execute(sql.SQL("NOTIFY {}").format(channel))
         return any(True for _ in listening.notifies(timeout=wait_s, stop_after=1))
+
+
+def prepares(dsn: str) -> bool:
+    """Prepare the same statement on two sessions in turn, and tell whether both kept it; raises DatabaseUnavailable."""
+    with connect(dsn, "cli") as one, connect(dsn, "cli") as other, translated(dsn):
+        try:
+            for turn in range(TURNS):
+                for session in (one, other):
+                    session.execute("SELECT %s::integer", (turn,), prepare=True)
+        except _LOST:
+            return False
+    return True

@@ -1,5 +1,6 @@
 """`pgtasks doctor`: a healthy database passes; each fault is found, with its remedy and exit code 1."""
 
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -53,7 +54,8 @@ def test_a_healthy_database_passes(pgtasks: Run, connection: Connection) -> None
     assert troubles(pgtasks) == {}
     checks = {one["check"] for one in pgtasks("doctor", "--json").json["findings"]}
     assert {
-        "version", "writable", "clock", "durability", "connections", "notify_queue", "autovacuum", "listen", "schema",
+        "version", "writable", "clock", "durability", "connections", "notify_queue", "autovacuum", "listen",
+        "prepared_statements", "schema",
         "privileges", "partitions", "worker_lost", "queues",
     } <= checks  # fmt: skip
 
@@ -170,6 +172,33 @@ def test_a_session_that_hears_nothing(dsn: str, monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(selftest, "connect", Deaf)
     assert not selftest.hears(dsn, pooler="none", wait_s=0.3)
+
+
+@pytest.mark.pg
+def test_prepared_statements_that_get_lost(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As through a transaction pooler, which gives two clients one server process in turn."""
+    assert selftest.prepares(dsn)
+    shared = connect(dsn, "cli")
+    try:
+        monkeypatch.setattr(selftest, "connect", lambda *_: nullcontext(Forgetful(shared)))
+        assert not selftest.prepares(dsn)
+    finally:
+        shared.close()
+    assert judged.of_preparing(prepares=False, pooler="none").level == "problem"
+    assert judged.of_preparing(prepares=True, pooler="transaction").level == "ok"
+
+
+class Forgetful:
+    """A session whose server process forgets what was prepared, as another one would not know it."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def execute(self, *arguments: Any, **options: Any) -> Any:
+        """Run a statement; what it prepared is gone afterwards, and the client does not know."""
+        cursor = self._connection.execute(*arguments, **options)
+        self._connection.pgconn.exec_(b"DEALLOCATE ALL")
+        return cursor
 
 
 @pytest.mark.pg
