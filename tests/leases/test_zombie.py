@@ -51,7 +51,7 @@ def test_a_worker_that_wakes_up_does_not_disturb_its_successor(
 ) -> None:
     """A wakes up while B still runs the task: B's run goes on and its result is the one kept."""
     a = start_worker().wait_ready()
-    task_id = enqueue(connection, "tick", 2.5)
+    task_id = enqueue(connection, "tick", 6.0)
     wait_until(lambda: trace.marks("start", pid=a.pid))
     a.signal(signal.SIGSTOP)
     b = start_worker()
