@@ -55,6 +55,7 @@ def test_a_planted_bug_is_seen(name: str, cluster: Cluster, tmp_path: Path) -> N
     """By one of the invariants that are there for it; some bugs need luck to show, so there are three runs at most."""
     bug = PLANTS[name]
     plan = stage.planted_plan(short(bug.duration_s), name)
+    found: list[checker.Violation] = []
     for seed in range(1, RUNS_MAX + 1):
         folder = tmp_path / str(seed)
         folder.mkdir()

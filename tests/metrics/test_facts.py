@@ -109,7 +109,7 @@ def test_hundreds_of_queues_make_a_bounded_page(fresh_database: str) -> None:
 
 
 def test_no_label_hides_how_long_the_oldest_task_has_waited(fresh_database: str) -> None:
-    """In a queue beyond those that have one: `other` has its age, and so has the maximum, unless the queue is paused."""
+    """In a queue beyond those that have one: `other` has its age, and so has the maximum, but not of a paused one."""
     with psycopg.connect(fresh_database, autocommit=True) as connection:
         rows(
             connection,
