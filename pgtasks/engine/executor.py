@@ -132,11 +132,6 @@ class Executor:
         return self._children is not None and self._children.failing
 
     @property
-    def children_retry_s(self) -> float:
-        """In how many seconds the next child process is tried, 0 when no try is put off."""
-        return 0.0 if self._children is None else self._children.retry_in_s
-
-    @property
     def exclusive(self) -> bool:
         """Whether a suspect runs in this very process, alone, so that nothing may start beside it."""
         if self._children is not None:
