@@ -1,0 +1,51 @@
+"""Environments of rivals: each has its own, made once and stamped with what is in it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.report import progress
+from bench.rivals.rival import Unavailable
+
+_STAMP = "installed"
+_TAIL = 3
+
+
+def python_environment(folder: Path, packages: Sequence[str], *, python: str = sys.executable) -> Path:
+    """Make a virtual environment with these packages, unless it is there; gives its interpreter."""
+    interpreter = folder / "bin" / "python"
+    if not is_stamped(folder, [python, *packages]):
+        shutil.rmtree(folder, ignore_errors=True)
+        uv = shutil.which("uv")
+        if uv:
+            checked([uv, "venv", "--quiet", "--python", python, str(folder)])
+            checked([uv, "pip", "install", "--quiet", "--python", str(interpreter), *packages])
+        else:
+            checked([python, "-m", "venv", str(folder)])
+            checked([str(interpreter), "-m", "pip", "install", "--quiet", "--no-input", *packages])
+        stamp(folder, [python, *packages])
+    return interpreter
+
+
+def is_stamped(folder: Path, contents: Sequence[str]) -> bool:
+    """Tell whether exactly this is installed in a folder."""
+    file = folder / _STAMP
+    return file.is_file() and file.read_text(encoding="utf-8") == "\n".join(contents)
+
+
+def stamp(folder: Path, contents: Sequence[str]) -> None:
+    """Write down what is installed in a folder."""
+    (folder / _STAMP).write_text("\n".join(contents), encoding="utf-8")
+
+
+def checked(argv: Sequence[str], cwd: Path | None = None) -> None:
+    """Run a command that installs something; raises Unavailable with the end of what it said."""
+    progress(f"bench: {' '.join(argv)}")
+    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if done.returncode != 0:
+        said = " / ".join(done.stderr.strip().splitlines()[-_TAIL:])
+        raise Unavailable(f"`{' '.join(argv)}` failed: {said}")
