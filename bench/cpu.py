@@ -19,10 +19,22 @@ import psycopg
 
 SAMPLE_S = 0.02
 LOOK_S = 0.5
+# Connections of this name are the harness's own and nobody's cost; `_ALL` leaves them out.
+OURS = "bench"
 # claim, finish, heartbeat, listen: a worker has no more than these.
 PARTS_MAX = 4
+# Of others we do not know it: look for new ones every LOOK_S only, which costs less.
+ANY_PARTS = 1
 _PROC = Path("/proc")
 _NS = 1e9
+_OUR_WORKERS = (
+    "SELECT pid, split_part(application_name, '/', 2) FROM pg_stat_activity"
+    " WHERE datname = %s AND application_name LIKE 'pgtasks/%%'"
+)
+_ALL = (
+    "SELECT pid, application_name FROM pg_stat_activity WHERE datname = %s"
+    " AND backend_type IN ('client backend', 'parallel worker') AND application_name <> 'bench'"
+)
 
 
 class Sample(NamedTuple):
@@ -43,6 +55,11 @@ def cpu_s_of(pid: int) -> float | None:
         return int((_PROC / str(pid) / "schedstat").read_text().split()[0]) / _NS
     except (OSError, ValueError, IndexError):
         pass
+    return cpu_s_of_process(pid)
+
+
+def cpu_s_of_process(pid: int) -> float | None:
+    """Give the CPU seconds of a process with all its threads so far, in ticks of some 10 ms."""
     try:
         fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
@@ -61,11 +78,14 @@ class Backend:
 class BackendSampler:
     """Watches the server processes of all `pgtasks/…` connections to a database, in a thread.
 
-    A context manager. The last sample of a process is at most SAMPLE_S older than its end.
+    With `all_of_them` it watches every client's, but the harness's own. A context manager. The last
+    sample of a process is at most SAMPLE_S older than its end.
     """
 
-    def __init__(self, admin_dsn: str, database: str) -> None:
+    def __init__(self, admin_dsn: str, database: str, *, all_of_them: bool = False) -> None:
         self._admin_dsn, self._database = admin_dsn, database
+        self._statement = _ALL if all_of_them else _OUR_WORKERS
+        self._parts_max = ANY_PARTS if all_of_them else PARTS_MAX
         self._backends: dict[int, Backend] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="sampler", daemon=True)
@@ -97,7 +117,7 @@ class BackendSampler:
         with psycopg.connect(self._admin_dsn, autocommit=True) as connection:
             look_at = 0.0
             while not self._stop.wait(SAMPLE_S):
-                if len(self._backends) < PARTS_MAX or time.monotonic() >= look_at:
+                if len(self._backends) < self._parts_max or time.monotonic() >= look_at:
                     self._look(connection)
                     look_at = time.monotonic() + LOOK_S
                 for pid, backend in self._backends.items():
@@ -106,11 +126,7 @@ class BackendSampler:
                         backend.samples.append(Sample(time.time(), cpu_s))
 
     def _look(self, connection: psycopg.Connection[Any]) -> None:
-        found = connection.execute(
-            "SELECT pid, split_part(application_name, '/', 2) FROM pg_stat_activity"
-            " WHERE datname = %s AND application_name LIKE 'pgtasks/%%'",
-            (self._database,),
-        )
+        found = connection.execute(self._statement, (self._database,))
         for pid, part in found:
             self._backends.setdefault(pid, Backend(part))
 

@@ -6,6 +6,7 @@ in the rival's own environment and prints JSON lines.
 
 from __future__ import annotations
 
+from bench.rivals.pgqueuer import Pgqueuer
 from bench.rivals.rival import Rival
 
-RIVALS: dict[str, Rival] = {}
+RIVALS: dict[str, Rival] = {rival.name: rival for rival in (Pgqueuer(),)}

@@ -19,6 +19,7 @@ def python_environment(folder: Path, packages: Sequence[str], *, python: str = s
     """Make a virtual environment with these packages, unless it is there; gives its interpreter."""
     interpreter = folder / "bin" / "python"
     if not is_stamped(folder, [python, *packages]):
+        progress(f"bench: installing {', '.join(packages)} into {folder.name}")
         shutil.rmtree(folder, ignore_errors=True)
         uv = shutil.which("uv")
         if uv:
@@ -43,8 +44,7 @@ def stamp(folder: Path, contents: Sequence[str]) -> None:
 
 
 def checked(argv: Sequence[str], cwd: Path | None = None) -> None:
-    """Run a command that installs something; raises Unavailable with the end of what it said."""
-    progress(f"bench: {' '.join(argv)}")
+    """Run a command that makes something; raises Unavailable with the end of what it said."""
     done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         said = " / ".join(done.stderr.strip().splitlines()[-_TAIL:])

@@ -10,21 +10,22 @@ A rival's worker is a process which runs handlers that do nothing and prints one
 
 After `last` it acknowledges what is left and stops by itself; on SIGTERM it stops earlier, with
 `stopped`. Lines that are not such objects (a rival's own log) are passed over. Where handlers run in
-several processes, the script may find out about `last` however it can, or leave it out: the end of a
-run is when nothing in the database is unfinished.
+several processes, the script may find out about `last` however it can, or leave it out (`says_last`):
+the end of a run is when nothing in the database is unfinished.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, LiteralString, NamedTuple
 
 import psycopg
 from psycopg import sql
 
+from bench.cpu import OURS
 from bench.database import Bench
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,6 +65,8 @@ class Rival(ABC):
     sources: ClassVar[tuple[str, ...]]
     # What is left of a finished task: a row kept, a row moved, nothing.
     keeps: ClassVar[str]
+    # Whether its worker prints `last`; the database is asked rarely before that.
+    says_last: ClassVar[bool] = True
 
     @property
     def folder(self) -> Path:
@@ -74,20 +77,9 @@ class Rival(ABC):
     def install(self) -> None:
         """Install it into `folder`, unless it is there; raises Unavailable when its runtime is missing."""
 
-    @contextmanager
-    def place(self, bench: Bench) -> Iterator[Place]:
-        """Give it an empty database with its schema, which is gone afterwards."""
-        database = f"rival_{self.name}"
-        drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database))
-        with psycopg.connect(bench.admin_dsn, autocommit=True) as connection:
-            connection.execute(drop)
-            connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
-            try:
-                dsn = bench.server.dsn_for(database)
-                self.prepare(dsn)
-                yield Place(dsn, database)
-            finally:
-                connection.execute(drop)
+    @abstractmethod
+    def place(self, bench: Bench) -> AbstractContextManager[Place]:
+        """Give it an empty place with its schema, which is gone afterwards."""
 
     @abstractmethod
     def prepare(self, dsn: str) -> None:
@@ -125,3 +117,63 @@ class Rival(ABC):
         NotImplementedError where this is not measured.
         """
         raise NotImplementedError
+
+
+class PostgresRival(Rival):
+    """One that keeps its tasks in a database of its own on the measured server."""
+
+    # Emptied before tasks are inserted; vacuumed and analysed afterwards.
+    tables: ClassVar[tuple[LiteralString, ...]]
+    # Inserts as many due tasks as its only parameter (%s) says, as its own way to enqueue would.
+    fill_sql: ClassVar[LiteralString]
+    # Whether any task is not finished: a cheap one, asked every few milliseconds at the end of a run.
+    unfinished_sql: ClassVar[LiteralString]
+    # How many are finished, by the database and not by the worker.
+    finished_sql: ClassVar[LiteralString]
+
+    def __init__(self) -> None:
+        self._connections: dict[str, psycopg.Connection[Any]] = {}
+
+    @contextmanager
+    def place(self, bench: Bench) -> Iterator[Place]:
+        """Give it an empty database with its schema, which is gone afterwards."""
+        database = f"rival_{self.name}"
+        drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database))
+        with psycopg.connect(bench.admin_dsn, autocommit=True) as admin:
+            admin.execute(drop)
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+            dsn = bench.server.dsn_for(database)
+            try:
+                self.prepare(dsn)
+                with psycopg.connect(dsn, autocommit=True, application_name=OURS) as connection:
+                    self._connections[dsn] = connection
+                    yield Place(dsn, database)
+            finally:
+                self._connections.pop(dsn, None)
+                admin.execute(drop)
+
+    def fill(self, dsn: str, tasks: int) -> None:
+        """Start from empty tables, and insert due tasks that do nothing."""
+        connection = self._connections[dsn]
+        for table in self.tables:
+            connection.execute(f"TRUNCATE {table} CASCADE")
+        connection.execute("CHECKPOINT")
+        connection.execute(self.fill_sql, (tasks,))
+        for table in self.tables:
+            connection.execute(f"VACUUM (ANALYZE) {table}")
+        # So that what we did here is counted before a run and not in it.
+        connection.execute("SELECT pg_stat_force_next_flush()")
+
+    def unfinished(self, dsn: str) -> bool:
+        """Tell whether any task is not finished yet."""
+        return bool(self.value(dsn, self.unfinished_sql))
+
+    def finished(self, dsn: str) -> int:
+        """Count the finished tasks."""
+        return int(self.value(dsn, self.finished_sql))
+
+    def value(self, dsn: str, statement: LiteralString) -> Any:
+        """Ask its database for one value, on a connection that is not counted as the rival's."""
+        row = self._connections[dsn].execute(statement).fetchone()
+        assert row is not None
+        return row[0]
