@@ -60,8 +60,16 @@ _SCHEDULE = {**_PLANNER, "lock_timeout": "500"}
 # A stopped process that takes no notifications keeps its backend in the middle of sending them,
 # with a snapshot that holds back vacuum in the whole database; here the server ends it.
 _LISTEN = {**_PLANNER, "tcp_user_timeout": "30000"}
-# Better no answer than one that costs more than what it tells.
-_METRICS = {"statement_timeout": "2000", "lock_timeout": "500"}
+# Better no answer than one that costs more than what it tells. One plan for any size, as for the engine; but hashes,
+# which are made of a few rows for each queue.
+_METRICS = {
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "jit": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "statement_timeout": "2000",
+    "lock_timeout": "500",
+}
 # A bulk is as slow as the iterable that feeds it.
 _CLIENT = {"idle_in_transaction_session_timeout": "0"}
 _OF_PART: dict[Part, dict[str, str]] = {

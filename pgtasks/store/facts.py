@@ -1,29 +1,48 @@
 """Facts about the whole database for metrics: asked for all the time, so the cost is bounded whatever the size.
 
-A queue's live tasks are exact while the table is small enough to be read whole (PAGES), or the
-queue has so few tasks that counting them is cheap; else they are estimated from a sample of
-pages, but for the running ones, which are counted through the leases.
+One statement reads them all, so they are of one moment. A queue's live tasks are exact while the
+table is small enough to be read whole (PAGES), or the queue has so few tasks that counting them is
+cheap; else they are estimated from a sample of pages, but for the running ones, which are counted
+through the leases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from typing import NamedTuple
 
-from pgtasks.store import reading, schedule_reading, statements
-from pgtasks.store.overview import OVERDUE_S, estimates_of, is_whole
-from pgtasks.store.session import SyncConnection, fetch_all
+from pgtasks.store.overview import OVERDUE_S
+from pgtasks.store.session import Statement, SyncConnection, fetch_all
+from pgtasks.store.sql_files import sql
 
 QUEUES_MAX = 200
-# Of those beyond, up to this many in all, it is known for how long they wait: one probe each.
+# Of those beyond, up to this many in all, it is known for how long they wait: some probes each.
 QUEUES_LOOKED_AT_MAX = 1000
 PAGES = 64
 # Rows that are counted one by one, for all queues together.
 COUNTED_MAX = 5000
 RUNNING_MAX = 2000
 DEAD_MAX = 5000
+SCHEDULES_MAX = 2000
 STATUSES = ("scheduled", "queued", "running", "retrying")
+
+
+class FactRow(NamedTuple):
+    """A queue, None when there is none, and what is so of the whole database."""
+
+    queue: str | None
+    oldest_waiting_s: float
+    paused: bool
+    workers: int
+    scheduled: int
+    queued: int
+    running: int
+    retrying: int
+    dead_letters: int
+    oldest_transaction_s: float
+    schedules_overdue: int
+    schedules_overdue_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,66 +73,35 @@ class Facts:
 
 def read_facts(connection: SyncConnection) -> Facts:
     """Read the facts; raises DatabaseError."""
-    now = fetch_all(connection, statements.clock())[0]
-    rows = fetch_all(connection, reading.queues(limit=QUEUES_LOOKED_AT_MAX))
-    names = [row.queue for row in rows[:QUEUES_MAX]]
-    tasks = _tasks(connection, names)
-    dead = _dead(connection, names)
-    queues = {
-        row.queue: QueueFacts(
-            tasks=tasks.pop(row.queue, dict.fromkeys(STATUSES, 0)),
-            oldest_waiting_s=_age(now, row.oldest_waiting_since),
-            paused=row.paused_at is not None,
-            workers=row.workers,
-            dead_letters=dead.get(row.queue, 0),
-        )
-        for row in rows
-    }
-    transactions = fetch_all(connection, reading.old_transactions(older_than_s=0.0, limit=1))
-    schedules = fetch_all(connection, schedule_reading.count(overdue_s=OVERDUE_S))[0]
+    rows = fetch_all(connection, facts())
     return Facts(
-        # What is left are queues beyond the limit, of which the sample has seen some.
-        queues=queues | {name: QueueFacts(tasks=counts) for name, counts in tasks.items()},
-        oldest_transaction_s=max((row.age_s for row in transactions), default=0.0),
-        schedules_overdue=schedules.overdue,
-        schedules_overdue_s=_age(now, schedules.next_fire),
+        queues={row.queue: _of_queue(row) for row in rows if row.queue is not None},
+        oldest_transaction_s=rows[0].oldest_transaction_s,
+        schedules_overdue=rows[0].schedules_overdue,
+        schedules_overdue_s=rows[0].schedules_overdue_s,
     )
 
 
-def _age(now: datetime, since: datetime | None) -> float:
-    return 0.0 if since is None else max(0.0, (now - since).total_seconds())
-
-
-def _share(rows: int, names: Sequence[str]) -> int:
-    return max(10, rows // max(1, len(names)))
-
-
-def _tasks(connection: SyncConnection, names: Sequence[str]) -> dict[str, dict[str, int]]:
-    """Count the live tasks of these queues by status, and of others as far as they were met."""
-    sample = fetch_all(connection, reading.sample(pages=PAGES))
-    found = estimates_of(sample)
-    if is_whole(sample):
-        return found
-    limit = _share(COUNTED_MAX, names)
-    counted = fetch_all(connection, reading.count(names, limit=limit))
-    running = {row.queue: row.running for row in fetch_all(connection, reading.running(limit=RUNNING_MAX))}
-    for row in counted:
-        exact = {status: int(getattr(row, status)) for status in STATUSES}
-        estimate = found.get(row.queue, {})
-        if row.total < limit:
-            found[row.queue] = exact
-        else:
-            least = {status: max(exact[status], estimate.get(status, 0)) for status in STATUSES}
-            found[row.queue] = least | {"running": max(exact["running"], running.get(row.queue, 0))}
-    return found
-
-
-def _dead(connection: SyncConnection, names: Sequence[str]) -> dict[str, int]:
-    """Count dead letters by queue; those with too many to count share what the statistics say is left."""
-    limit = _share(DEAD_MAX, names)
-    rows = fetch_all(connection, reading.dead(names, limit=limit))
-    large = sum(row.dead >= limit for row in rows)
-    counted = sum(row.dead for row in rows if row.dead < limit)
-    return {
-        row.queue: row.dead if row.dead < limit else max(row.dead, (row.table_rows - counted) // large) for row in rows
+def facts() -> Statement[FactRow]:
+    """Read what metrics tell of the database: at least one row."""
+    params = {
+        "pages": PAGES,
+        "queues": QUEUES_LOOKED_AT_MAX,
+        "counted_queues": QUEUES_MAX,
+        "tasks": COUNTED_MAX,
+        "running": RUNNING_MAX,
+        "dead": DEAD_MAX,
+        "schedules": SCHEDULES_MAX,
+        "overdue_s": OVERDUE_S,
     }
+    return Statement(sql("database_read"), params, FactRow)
+
+
+def _of_queue(row: FactRow) -> QueueFacts:
+    return QueueFacts(
+        tasks={status: getattr(row, status) for status in STATUSES},
+        oldest_waiting_s=row.oldest_waiting_s,
+        paused=row.paused,
+        workers=row.workers,
+        dead_letters=row.dead_letters,
+    )
