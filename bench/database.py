@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -81,14 +81,39 @@ class Bench:
         )
         return dict(sorted(found.fetchall()))
 
-    def fill(self, tasks: int) -> None:
-        """Start from empty tables and insert tasks that do nothing, all due."""
+    def value(self, statement: str, *params: Any) -> Any:
+        """Run a statement with `%s` parameters and give the one value of its one row."""
+        row = self.connection.execute(statement.encode(), params or None).fetchone()
+        assert row is not None
+        return row[0]
+
+    def fill(self, tasks: int, names: Sequence[str] = ("noop",)) -> None:
+        """Start from empty tables and insert tasks that are all due, of these names in turns."""
         for table in _TABLES:
             self.connection.execute(f"TRUNCATE pgtasks.{table}".encode())
         self.connection.execute("CHECKPOINT")
-        self.connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 'noop' FROM generate_series(1, %s)", (tasks,))
+        self.connection.execute(
+            "INSERT INTO pgtasks.tasks (name) SELECT (%s::text[])[1 + n %% %s] FROM generate_series(1, %s) AS n",
+            (list(names), len(names), tasks),
+        )
         # Otherwise autovacuum would do it, sometime during the run.
         self.connection.execute("VACUUM (ANALYZE) pgtasks.tasks")
+
+    def emptiness(self) -> Callable[[], bool]:
+        """Give a cheap question: is no task left of those that there are now?
+
+        What is last in the queue is asked for first, by its key: a look at the whole table walks all
+        that is dead in it, and would take more time the further the work is.
+        """
+        last = self.value("SELECT coalesce(max(id), 0) FROM pgtasks.tasks")
+
+        def is_empty() -> bool:
+            return not (
+                self.value("SELECT EXISTS (SELECT FROM pgtasks.tasks WHERE id BETWEEN %s - 100 AND %s)", last, last)
+                or self.value("SELECT EXISTS (SELECT FROM pgtasks.tasks)")
+            )
+
+        return is_empty
 
     def counters(self) -> Counters:
         """Read the counters; those of another session are complete once it has ended."""

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any, NamedTuple, Self
 
@@ -160,13 +160,26 @@ def started(command: Command) -> Iterator[Process]:
             process.wait(STOP_S)
 
 
-def run(rival: Rival, bench: Bench, tasks: int, seconds: float) -> RivalRun:
+def nothing(_dsn: str) -> contextlib.AbstractContextManager[None]:
+    """Surround a run with nothing."""
+    return contextlib.nullcontext()
+
+
+def run(
+    rival: Rival,
+    bench: Bench,
+    tasks: int,
+    seconds: float,
+    around: Callable[[str], contextlib.AbstractContextManager[None]] = nothing,
+) -> RivalRun:
     """Measure a rival over a full queue until it is empty, or for so many seconds from its first handler.
 
-    It has to be installed. Raises Unavailable when it fails.
+    It has to be installed. `around`, which gets the rival's database, is entered between the filling and
+    the worker's start, and left after its end. Raises Unavailable when it fails.
     """
-    with rival.place(bench) as place:
+    with rival.place(bench) as place, contextlib.ExitStack() as surroundings:
         rival.fill(place.dsn, tasks)
+        surroundings.enter_context(around(place.dsn))
         before = _counted(bench, place)
         server_before_s = _server_cpu_s(place)
         with contextlib.ExitStack() as stack:
