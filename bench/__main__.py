@@ -1,17 +1,22 @@
-"""`python -m bench SCENARIO [--json] [--tasks N] [--rounds N]`, or `python -m bench tables`."""
+"""`python -m bench SCENARIO [--json] …`, or `guard`, or `tables`; without a scenario it lists them."""
 
 from __future__ import annotations
 
 import argparse
 import signal
 import sys
-from types import FrameType, ModuleType
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any
 
-from bench import database, drain, horizon, published, report
+from bench import database, guard, machine, published, report, rivals
+from bench.report import Key
+from bench.rivals import beside
+from bench.scenario import Plan, Scenario
+from bench.scenarios import SCENARIOS
 
-SCENARIOS: dict[str, ModuleType] = {"drain": drain, "horizon": horizon}
-TABLES = "tables"
-EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
+TABLES, GUARD = "tables", "guard"
+EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
 
 
 def positive(text: str) -> int:
@@ -22,46 +27,73 @@ def positive(text: str) -> int:
     return number
 
 
-def parsed(arguments: list[str]) -> argparse.Namespace:
-    """Read the command line."""
-    lines = [f"  {name:9} {(module.__doc__ or '').splitlines()[0]}" for name, module in SCENARIOS.items()]
-    lines.append(f"  {TABLES:9} Measures nothing: write the tables of docs/benchmarks.md from bench/results.")
-    parser = argparse.ArgumentParser(
+def rival_names(text: str) -> tuple[str, ...]:
+    """Read names with commas between, or `all`; raises ArgumentTypeError that lists what there is."""
+    names = tuple(dict.fromkeys(rivals.RIVALS if text == "all" else filter(None, text.replace(" ", "").split(","))))
+    unknown = [name for name in names if name not in rivals.RIVALS]
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            f"no rival is called {', '.join(unknown)}; there are {', '.join(rivals.RIVALS)}"
+        )
+    return names
+
+
+def parser() -> argparse.ArgumentParser:
+    """Make the command line."""
+    lines = [f"  {name:11} {scenario.summary}" for name, scenario in SCENARIOS.items()]
+    lines.append(f"  {GUARD:11} A short run against the committed figures; exits with 1 when anything costs more.")
+    lines.append(f"  {TABLES:11} Measures nothing: writes docs/benchmarks.md and its plots from bench/results.")
+    made = argparse.ArgumentParser(
         prog="./dev bench",
         description="Measure pgtasks on a PostgreSQL of its own; docs/benchmarks.md says what the figures mean.",
         epilog="\n".join(["scenarios:", *lines]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("scenario", choices=[*SCENARIOS, TABLES], metavar="SCENARIO", nargs="?", help="what to measure")
-    parser.add_argument(
-        "--tasks", type=positive, metavar="N", help="tasks per run; the published figures use the default"
+    choices = [*SCENARIOS, GUARD, TABLES]
+    made.add_argument("scenario", choices=choices, metavar="SCENARIO", nargs="?", help="what to measure")
+    made.add_argument(
+        "--tasks",
+        "--backlog",
+        type=positive,
+        metavar="N",
+        help="tasks a run; the published figures use the default",
     )
-    parser.add_argument("--rounds", type=positive, metavar="N", help="rounds, of which the median counts")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options = parser.parse_args(arguments)
-    if options.scenario is None:
-        parser.print_help()
-        parser.exit()
-    return options
+    made.add_argument("--rounds", type=positive, metavar="N", help="rounds, of which the median counts")
+    made.add_argument("--seconds", type=positive, metavar="S", help="seconds a run, where time is the limit")
+    made.add_argument(
+        "--rivals",
+        type=rival_names,
+        default=(),
+        metavar="A,B",
+        help=f"measure these in turns with us, or `all`: {', '.join(rivals.RIVALS)}; the first time installs them",
+    )
+    made.add_argument("--json", action="store_true", help="print one JSON document")
+    return made
 
 
 def main(arguments: list[str]) -> int:
     """Run one scenario and print its result; gives the exit code."""
-    options = parsed(arguments)
+    options = parser().parse_args(arguments)
+    if options.scenario is None:
+        parser().print_help()
+        return 0
     if options.scenario == TABLES:
-        page = published.PAGE.read_text(encoding="utf-8")
-        for name, module in SCENARIOS.items():
-            page = published.filled(page, name, module.KEYS)
-        published.PAGE.write_text(page, encoding="utf-8")
+        published.write(SCENARIOS)
         return 0
     scenario = SCENARIOS[options.scenario]
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _end)
+    if options.rivals and not scenario.has_rivals:
+        report.progress(f"bench: {scenario.name} measures no rivals; leave --rivals out")
+        return EXIT_USAGE
+    _end_by_signals()
+    plan = Plan(
+        tasks=options.tasks or scenario.plan.tasks,
+        rounds=options.rounds or scenario.plan.rounds,
+        seconds=options.seconds or scenario.plan.seconds,
+        rivals=options.rivals,
+    )
+    keys = scenario.keys(plan.rivals)
     try:
-        with database.started() as bench:
-            document = scenario.measure(
-                bench, tasks=options.tasks or scenario.TASKS, rounds=options.rounds or scenario.ROUNDS
-            )
+        document = measured(scenario, plan, keys)
     except AssertionError as error:
         report.progress(f"bench: {error}")
         return EXIT_FAILURE
@@ -70,8 +102,44 @@ def main(arguments: list[str]) -> int:
     if options.json:
         report.dump(document)
     else:
-        report.show(document, scenario.KEYS)
+        report.show(document, keys)
     return 0
+
+
+def guarded(arguments: list[str]) -> int:
+    """Run the guard, which has options of its own; gives the exit code."""
+    _end_by_signals()
+    try:
+        return guard.main(arguments)
+    except AssertionError as error:
+        report.progress(f"bench: {error}")
+        return EXIT_FAILURE
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+
+
+def measured(scenario: Scenario, plan: Plan, keys: Sequence[Key]) -> dict[str, Any]:
+    """Measure on a server made for it; gives the document. Raises AssertionError when a run is not valid."""
+    before = machine.facts()
+    with database.started() as bench:
+        outcome = scenario.measure(bench, plan)
+        settings = bench.settings()
+    facts = {
+        "tasks": plan.tasks,
+        **({"seconds": plan.seconds} if plan.seconds else {}),
+        **({"rivals": {name: beside.facts(name) for name in plan.rivals}} if plan.rivals else {}),
+        **outcome.facts,
+        "command": " ".join(["./dev bench", *sys.argv[1:]]),
+        **({"worker_command": " ".join(scenario.worker_command)} if scenario.worker_command else {}),
+        "settings": settings,
+        "machine": {**before, "load_after": machine.load()},
+    }
+    return report.document(scenario.name, keys, outcome.rounds, facts, outcome.missing)
+
+
+def _end_by_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end)
 
 
 def _end(number: int, _frame: FrameType | None) -> None:
@@ -80,4 +148,4 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(guarded(sys.argv[2:]) if sys.argv[1:2] == [GUARD] else main(sys.argv[1:]))

@@ -7,10 +7,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.report import Key
+from bench.report import Key, at
+from bench.scenario import Scenario
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+
+
+def names(scenarios: Mapping[str, Scenario]) -> list[str]:
+    """Give the scenarios that have a committed result."""
+    return [name for name in scenarios if (RESULTS / f"{name}.json").is_file()]
 
 
 def read(scenario: str) -> dict[str, Any]:
@@ -24,7 +30,7 @@ def table(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
     lines = ["| figure | median | lowest | highest | budget |", "|---|--:|--:|--:|--:|"]
     for key in keys:
         low, high = document["spread"][key.name]
-        cells = [_number(value, key.digits) for value in (document[key.name], low, high)]
+        cells = [_number(value, key.digits) for value in (at(document, key.name), low, high)]
         lines.append(f"| `{key.name}`: {key.meaning} | {' | '.join(cells)} | {_verdict(key, document)} |")
     host, settings = document["machine"], document["settings"]
     place = (
@@ -37,13 +43,23 @@ def table(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
     return "\n".join([*lines, "", place])
 
 
-def filled(page: str, scenario: str, keys: Sequence[Key]) -> str:
+def write(scenarios: Mapping[str, Scenario]) -> None:
+    """Write the table of each scenario that has a committed result into the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    for name in names(scenarios):
+        page = filled(page, name, scenarios[name])
+    PAGE.write_text(page, encoding="utf-8")
+
+
+def filled(page: str, name: str, scenario: Scenario) -> str:
     """Give the page with the table of a scenario's committed result between its two marks."""
-    start, end = f"<!-- {scenario} -->\n", f"<!-- end of {scenario} -->\n"
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     before, _, rest = page.partition(start)
     _, _, after = rest.partition(end)
-    assert after, f"{PAGE.name} has no marks for {scenario}"
-    return f"{before}{start}\n{table(read(scenario), keys)}\n\n{end}{after}"
+    assert after, f"{PAGE.name} has no marks for {name}"
+    document = read(name)
+    keys = scenario.keys(tuple(document.get("rivals", ())))
+    return f"{before}{start}\n{table(document, keys)}\n\n{end}{after}"
 
 
 def _verdict(key: Key, document: Mapping[str, Any]) -> str:

@@ -13,10 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bench import machine
 from bench.cpu import is_supported
-from bench.database import Bench
-from bench.worker import command
 
 Figures = dict[str, float | None]
 
@@ -51,14 +48,19 @@ def progress(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def result(
-    bench: Bench, scenario: str, keys: Sequence[Key], rounds: Sequence[Figures], facts: Mapping[str, Any]
+def document(
+    name: str, keys: Sequence[Key], rounds: Sequence[Figures], facts: Mapping[str, Any], missing: Sequence[str]
 ) -> dict[str, Any]:
-    """Make the document of a scenario: each figure is the median over the rounds."""
+    """Make the document of a scenario: each figure is the median over the rounds.
+
+    Names with dots become trees, so `ratio_to.x` is `document["ratio_to"]["x"]`; `spread` and
+    `budgets` keep the names as they are.
+    """
     medians = {key.name: _over(statistics.median, rounds, key.name) for key in keys}
+    unread = [] if is_supported() else ["CPU time of the server: this system does not say; Linux does"]
     return {
-        "scenario": scenario,
-        **{key.name: rounded(medians[key.name], key.digits) for key in keys},
+        "scenario": name,
+        **nested({key.name: rounded(medians[key.name], key.digits) for key in keys}),
         "spread": {
             key.name: [rounded(_over(pick, rounds, key.name), key.digits) for pick in (min, max)] for key in keys
         },
@@ -70,42 +72,58 @@ def result(
         "rounds": [{name: rounded(value, 4) for name, value in figures.items()} for figures in rounds],
         **facts,
         "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["./dev bench", *sys.argv[1:]]),
-        "worker_command": " ".join(command()),
-        "settings": bench.settings(),
-        "machine": {**facts["machine"], "load_after": machine.load()},
-        "missing": [] if is_supported() else ["CPU time of the server: this system does not say; Linux does"],
+        "missing": [*unread, *missing],
     }
 
 
-def show(document: Mapping[str, Any], keys: Sequence[Key]) -> None:
+def show(result: Mapping[str, Any], keys: Sequence[Key]) -> None:
     """Print a result for a person."""
-    table = Table(title=f"{document['scenario']}: medians of {len(document['rounds'])} rounds", title_justify="left")
+    table = Table(title=f"{result['scenario']}: medians of {len(result['rounds'])} rounds", title_justify="left")
     for heading in ("figure", "value", "lowest", "highest", "budget"):
         table.add_column(heading, justify="left" if heading == "figure" else "right")
     for key in keys:
-        low, high = document["spread"][key.name]
+        low, high = result["spread"][key.name]
         table.add_row(
             Text(f"{key.name}\n").append(key.meaning, style="dim"),
-            *(_text(value, key.digits) for value in (document[key.name], low, high)),
-            _verdict(key, document[key.name]),
+            *(_text(value, key.digits) for value in (at(result, key.name), low, high)),
+            _verdict(key, at(result, key.name)),
         )
     console = Console(highlight=False)
     console.print(table)
-    host, settings = document["machine"], document["settings"]
+    host, settings = result["machine"], result["settings"]
     console.print(
         f"{host['processor']}, {host['cores']} cores, {host['memory_gib']} GiB, {host['system']} {host['release']}; "
         f"Python {host['python']}, PostgreSQL {settings['server_version']}; "
         f"load {host['load_before'][0]} before, {host['load_after'][0]} after",
         markup=False,
     )
-    for line in document["missing"]:
+    for line in result["missing"]:
         console.print(f"missing: {line}", markup=False)
 
 
-def dump(document: Mapping[str, Any]) -> None:
+def dump(result: Mapping[str, Any]) -> None:
     """Print a result for a program: one document."""
-    print(json.dumps(document, indent=2))
+    print(json.dumps(result, indent=2))
+
+
+def nested(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Make a tree of names with dots: {"ratio_to.x": 1} is {"ratio_to": {"x": 1}}."""
+    tree: dict[str, Any] = {}
+    for name, value in figures.items():
+        *path, leaf = name.split(".")
+        branch = tree
+        for part in path:
+            branch = branch.setdefault(part, {})
+        branch[leaf] = value
+    return tree
+
+
+def at(tree: Mapping[str, Any], name: str) -> Any:
+    """Give the value of a name with dots in a tree; raises KeyError."""
+    found: Any = tree
+    for part in name.split("."):
+        found = found[part]
+    return found
 
 
 def rounded(value: float | None, digits: int) -> float | None:

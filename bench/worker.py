@@ -45,7 +45,7 @@ class WorkerRun:
         return None if cpu_s is None else cpu_s / self.tasks * 1e6
 
 
-def command(concurrency: int = CONCURRENCY) -> list[str]:
+def command(concurrency: int = CONCURRENCY, processes: int = 1) -> list[str]:
     """Give the command line of the measured worker, as a person would type it."""
     return [
         "pgtasks",
@@ -54,16 +54,17 @@ def command(concurrency: int = CONCURRENCY) -> list[str]:
         "--drain",
         "--concurrency",
         str(concurrency),
+        *(["--processes", str(processes)] if processes > 1 else []),
         "--log-level",
         "warning",
     ]
 
 
-def run(bench: Bench, tasks: int, concurrency: int = CONCURRENCY) -> WorkerRun:
+def run(bench: Bench, tasks: int, *, processes: int = 1) -> WorkerRun:
     """Let one worker drain the queue, which holds this many tasks."""
     before = bench.counters()
     with BackendSampler(bench.admin_dsn, bench.name) as sampler:
-        usage = _run_process(bench.dsn, concurrency)
+        usage = _run_process(bench.dsn, command(processes=processes))
     used = _difference(before, bench.counters())
     span = bench.span(tasks)
     measured = is_supported()
@@ -74,13 +75,13 @@ def run(bench: Bench, tasks: int, concurrency: int = CONCURRENCY) -> WorkerRun:
         peak_mib=usage.ru_maxrss * _PEAK_UNIT / _MIB,
         backend_cpu_s=sampler.cpu_s() if measured else None,
         claim_cpu_s=sampler.cpu_s("claim") if measured else None,
-        claim_samples=sampler.samples("claim") if measured else [],
+        claim_samples=sampler.samples("claim") if measured and processes == 1 else [],
         **used._asdict(),
     )
 
 
-def _run_process(dsn: str, concurrency: int) -> os._ResourceUsage:  # type: ignore[name-defined]  # only stubs lack it
-    program, *arguments = command(concurrency)
+def _run_process(dsn: str, command_line: list[str]) -> os._ResourceUsage:  # type: ignore[name-defined]  # only stubs lack it
+    program, *arguments = command_line
     argv = [str(Path(sys.executable).with_name(program)), *arguments]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PGTASKS_")}
     process = subprocess.Popen(argv, cwd=ROOT, env={**kept, "PGTASKS_DSN": dsn}, stdin=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""Horizon: what a claim costs while a long transaction elsewhere keeps vacuum from cleaning up.
+"""What a claim costs while a long transaction elsewhere keeps vacuum from cleaning up.
 
 A transaction in REPEATABLE READ that is older than everything holds back the horizon up to which
 dead rows can be removed. All claimed and finished rows stay in the table and in its index then,
@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
 
 import psycopg
 
 from bench import cpu, machine, worker
 from bench.database import Bench
-from bench.report import Budget, Figures, Key, progress, result
+from bench.report import Budget, Figures, Key, progress
+from bench.scenario import Outcome, Plan, Scenario, no_rivals
 from bench.worker import WorkerRun
 
-TASKS, ROUNDS = 1_000_000, 3
 TENTHS = 10
 KEYS = (
     Key("claim_us_first_tenth", "CPU of the claiming server process per task, first tenth", 2),
@@ -33,21 +32,21 @@ KEYS = (
 )
 
 
-def measure(bench: Bench, *, tasks: int, rounds: int) -> dict[str, Any]:
-    """Run all rounds, with and without the transaction in turns, and give the result."""
-    facts: dict[str, Any] = {"tasks": tasks, "machine": machine.facts(), "claim_us_by_tenth": []}
-    done: list[Figures] = []
-    for number in range(1, rounds + 1):
-        figures, tenths = _round(bench, tasks, held_first=number % 2 == 1)
-        done.append(figures)
-        facts["claim_us_by_tenth"].append([round(value, 2) for value in tenths])
+def measure(bench: Bench, plan: Plan) -> Outcome:
+    """Run all rounds, with and without the transaction in turns."""
+    outcome, by_tenth = Outcome(), []
+    for number in range(1, plan.rounds + 1):
+        figures, tenths = _round(bench, plan.tasks, held_first=number % 2 == 1)
+        outcome.rounds.append(figures)
+        by_tenth.append([round(value, 2) for value in tenths])
         ratio = figures["last_to_first"]
         progress(
-            f"horizon {number}/{rounds}: {figures['rate']:,.0f} tasks/s held, "
+            f"horizon {number}/{plan.rounds}: {figures['rate']:,.0f} tasks/s held, "
             f"{figures['rate_without_held_transaction']:,.0f} without, "
             f"claims last to first {'-' if ratio is None else format(ratio, '.2f')}"
         )
-    return result(bench, "horizon", KEYS, done, facts)
+    outcome.facts["claim_us_by_tenth"] = by_tenth
+    return outcome
 
 
 def _round(bench: Bench, tasks: int, *, held_first: bool) -> tuple[Figures, list[float]]:
@@ -116,3 +115,13 @@ def _claim_us_by_tenth(bench: Bench, run: WorkerRun) -> list[float]:
     assert row is not None
     per_tenth = run.tasks / TENTHS
     return [cpu.between(run.claim_samples, start, end) / per_tenth * 1e6 for start, end in pairwise(row[0])]
+
+
+SCENARIO = Scenario(
+    name="horizon",
+    summary=(__doc__ or "").partition("\n")[0],
+    keys=no_rivals(*KEYS),
+    plan=Plan(tasks=1_000_000, rounds=3),
+    measure=measure,
+    worker_command=worker.command(),
+)

@@ -1,19 +1,21 @@
-"""Drain: one worker process with everything on empties a full queue, beside the bare SQL loop."""
+"""Worker processes with everything on empty a full queue, beside the bare SQL loop and the rivals."""
 
 from __future__ import annotations
 
 import statistics
-from typing import Any
+from collections.abc import Sequence
 
 from bench import floor, machine, worker
 from bench.database import Bench
-from bench.report import Budget, Figures, Key, progress, result
+from bench.report import Budget, Figures, Key, progress
+from bench.rivals import beside
+from bench.scenario import Outcome, Plan, Scenario
 
-TASKS, ROUNDS = 200_000, 5
 KEYS = (
     Key("rate", "tasks per second, first claim to last completion"),
     Key("sql_loop_rate", "the same for the bare SQL loop"),
     Key("ratio_to_sql_loop", "worker against loop, round by round", 2, Budget(least=0.7)),
+    Key("rate_two_processes", "tasks per second with `--processes 2`"),
     Key("worker_cpu_us_per_task", "user and system time of the worker process, its start included", 1, Budget(most=35)),
     Key("backend_cpu_us_per_task", "the same of its connections' server processes", 1),
     Key("sql_loop_cpu_us_per_task", "CPU of the loop and of its server process together", 1),
@@ -23,24 +25,31 @@ KEYS = (
     Key("fsync_ms", "8 KiB written and synced, median", 2),
     Key("worker_peak_mib", "most memory of the worker process", 1),
 )
+# Of design.md, section 12: each rival at its best settings, sustained from a backlog of a million.
+BUDGETS = {"pgqueuer": Budget(least=2.5), "graphile": Budget(least=1.3)}
 
 
-def measure(bench: Bench, *, tasks: int, rounds: int) -> dict[str, Any]:
-    """Run all rounds and give the result."""
-    facts = {"tasks": tasks, "machine": machine.facts()}
-    done: list[Figures] = []
-    for number in range(1, rounds + 1):
-        done.append(_round(bench, tasks))
-        figures = done[-1]
+def keys(rivals: Sequence[str]) -> Sequence[Key]:
+    """Give the figures, those of the rivals at the end."""
+    return (*KEYS, *beside.keys(rivals, BUDGETS))
+
+
+def measure(bench: Bench, plan: Plan) -> Outcome:
+    """Run all rounds: loop, worker, loop, two workers, then each rival."""
+    outcome = Outcome()
+    field = beside.Field(bench, plan.rivals, outcome.missing)
+    for number in range(1, plan.rounds + 1):
+        figures = _round(bench, plan.tasks)
         progress(
-            f"drain {number}/{rounds}: {figures['rate']:,.0f} tasks/s, SQL loop {figures['sql_loop_rate']:,.0f}, "
+            f"drain {number}/{plan.rounds}: {figures['rate']:,.0f} tasks/s, SQL loop {figures['sql_loop_rate']:,.0f}, "
             f"ratio {figures['ratio_to_sql_loop']:.2f}, fsync {figures['fsync_ms']:.2f} ms"
         )
-    return result(bench, "drain", KEYS, done, facts)
+        outcome.rounds.append({**figures, **field.round(plan.tasks, plan.seconds, ours=figures["rate"])})
+    return outcome
 
 
 def _round(bench: Bench, tasks: int) -> Figures:
-    """Measure the loop, the worker and the loop again within seconds.
+    """Measure the loop, the worker, the loop again and two workers within seconds.
 
     The loop on both sides of the worker takes out what a machine that gets slower or faster
     meanwhile would add to the one and not to the other.
@@ -52,12 +61,15 @@ def _round(bench: Bench, tasks: int) -> Figures:
     run = worker.run(bench, tasks)
     fsyncs_ms.append(machine.fsync_ms(bench.server.directory))
     after = _loop(bench, tasks)
+    bench.fill(tasks)
+    two = worker.run(bench, tasks, processes=2)
     loop_rate = statistics.harmonic_mean([before.rate, after.rate])
     loops_us = [one.cpu_us_per_task for one in (before, after) if one.cpu_us_per_task is not None]
     return {
         "rate": run.rate,
         "sql_loop_rate": loop_rate,
         "ratio_to_sql_loop": run.rate / loop_rate,
+        "rate_two_processes": two.rate,
         "worker_cpu_us_per_task": run.per_task_us(run.cpu_s),
         "backend_cpu_us_per_task": run.per_task_us(run.backend_cpu_s),
         "sql_loop_cpu_us_per_task": statistics.fmean(loops_us) if loops_us else None,
@@ -74,3 +86,14 @@ def _round(bench: Bench, tasks: int) -> Figures:
 def _loop(bench: Bench, tasks: int) -> floor.FloorRun:
     bench.fill(tasks)
     return floor.run(bench, tasks)
+
+
+SCENARIO = Scenario(
+    name="drain",
+    summary=(__doc__ or "").strip(),
+    keys=keys,
+    plan=Plan(tasks=1_000_000, rounds=3, seconds=30),
+    measure=measure,
+    has_rivals=True,
+    worker_command=worker.command(),
+)

@@ -1,0 +1,99 @@
+"""Rivals in turns with us: what a scenario that drains adds to each of its rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bench.database import Bench
+from bench.report import Budget, Figures, Key, progress
+from bench.rivals import RIVALS, run
+from bench.rivals.rival import Rival, Unavailable
+
+_US = 1e6
+
+
+def keys(rivals: Sequence[str], budgets: Mapping[str, Budget]) -> list[Key]:
+    """Give the figures of these rivals: ratios first, for it is they that travel."""
+    ratios = [Key(f"ratio_to.{name}", f"our rate against {_title(name)}'s", 2, budgets.get(name)) for name in rivals]
+    costs = [
+        key
+        for name in rivals
+        for key in (
+            Key(f"rival.{name}.rate", f"{_title(name)}: tasks per second, first handler to last acknowledgement"),
+            Key(f"rival.{name}.worker_cpu_us_per_task", "CPU of its worker processes", 1),
+            Key(f"rival.{name}.backend_cpu_us_per_task", "CPU of its server processes", 1),
+            Key(f"rival.{name}.wal_bytes_per_task", "WAL, from claim to acknowledgement"),
+            Key(f"rival.{name}.commits_per_task", "transactions", 4),
+        )
+    ]
+    return [*ratios, *costs]
+
+
+def facts(name: str) -> dict[str, Any]:
+    """Say what is measured under this name, and how it was configured."""
+    rival = RIVALS[name]
+    return {
+        "title": rival.title,
+        "packages": list(rival.packages),
+        "settings": rival.settings,
+        "sources": list(rival.sources),
+        "keeps": rival.keeps,
+    }
+
+
+class Field:
+    """The rivals of a run, of which those that cannot run here are left out and named in `missing`."""
+
+    def __init__(self, bench: Bench, names: Sequence[str], missing: list[str]) -> None:
+        self._bench, self._missing = bench, missing
+        self._names = list(names)
+        for name in names:
+            self._install(name)
+
+    def round(self, tasks: int, seconds: float, *, ours: float | None) -> Figures:
+        """Measure each one over a backlog of so many tasks, for so many seconds at most."""
+
+        def measured(rival: Rival) -> Figures:
+            done, name = run.run(rival, self._bench, tasks, seconds), rival.name
+            progress(f"  {name}: {done.rate:,.0f} tasks/s")
+            return {
+                f"ratio_to.{name}": None if ours is None else ours / done.rate,
+                f"rival.{name}.rate": done.rate,
+                f"rival.{name}.worker_cpu_us_per_task": _per_task(done.cpu_s, done.tasks_in_all, _US),
+                f"rival.{name}.backend_cpu_us_per_task": _per_task(done.backend_cpu_s, done.tasks_in_all, _US),
+                f"rival.{name}.wal_bytes_per_task": _per_task(done.wal_bytes, done.tasks_in_all),
+                f"rival.{name}.commits_per_task": _per_task(done.commits, done.tasks_in_all),
+            }
+
+        return self.each(measured)
+
+    def each(self, measured: Callable[[Rival], Figures]) -> Figures:
+        """Give the figures of each one; one that fails is left out from then on."""
+        figures: Figures = {}
+        for name in list(self._names):
+            try:
+                figures |= measured(RIVALS[name])
+            except (Unavailable, AssertionError) as error:
+                self._leave_out(name, error)
+        return figures
+
+    def _install(self, name: str) -> None:
+        try:
+            RIVALS[name].install()
+        except Unavailable as error:
+            self._leave_out(name, error)
+
+    def _leave_out(self, name: str, error: Exception) -> None:
+        line = f"{name}: {error}"
+        progress(f"bench: left out from here on: {line}")
+        self._missing.append(line)
+        self._names.remove(name)
+
+
+def _title(name: str) -> str:
+    return RIVALS[name].title
+
+
+def _per_task(amount: float | None, tasks: int, unit: float = 1.0) -> float | None:
+    return None if amount is None else amount / tasks * unit
