@@ -9,9 +9,9 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86400
 
 
 def number(count: int, *, estimated: bool = False) -> str:
-    """Give a count: 12,345, or ~1.2M when it is an estimate above 100,000."""
+    """Give a count: 12,345, or ~1.2M when it is an estimate above 100,000; ~0 may be a few."""
     if not estimated or count <= ESTIMATE_SHOWN_EXACTLY_MAX:
-        return f"{'~' if estimated and count else ''}{count:,}"
+        return f"{'~' if estimated else ''}{count:,}"
     return f"~{_compact(count)}"
 
 
@@ -23,8 +23,12 @@ def _compact(count: float) -> str:
     raise AssertionError(count)
 
 
-def rate(per_s: float) -> str:
+def rate(per_s: float, *, estimated: bool = False) -> str:
     """Give a rate per second in few characters."""
+    return f"~{_rate(per_s)}" if estimated else _rate(per_s)
+
+
+def _rate(per_s: float) -> str:
     if per_s >= 99.5:  # noqa: PLR2004 - from here on decimals say nothing
         return f"{per_s:,.0f}"
     if 0 < per_s < 0.05:  # noqa: PLR2004 - would round to nothing

@@ -120,7 +120,7 @@ def _queue_cells(overview: Overview, queue: QueueCounts) -> list[Text]:
         cell(queue.dead, "red", estimated=queue.dead_estimated),
         cell(queue.completed_last_hour, "green", estimated=queue.completed_estimated),
         Text(age(_waited_s(overview, queue))),
-        Text(rate(queue.rate_per_s), style="" if queue.rate_per_s else "dim"),
+        Text(rate(queue.rate_per_s, estimated=queue.rate_estimated), style="" if queue.rate_per_s else "dim"),
     ]
 
 
@@ -242,6 +242,7 @@ def queue_document(overview: Overview, queue: QueueCounts) -> dict[str, Any]:
         "completed_last_hour_estimated": queue.completed_estimated,
         "oldest_waiting_s": None if waited_s is None else round(waited_s, 3),
         "rate_per_s": round(queue.rate_per_s, 3),
+        "rate_per_s_estimated": queue.rate_estimated,
         "workers": queue.workers,
     }
 
@@ -276,6 +277,7 @@ def _total(overview: Overview) -> QueueCounts:
         completed_last_hour=sum(queue.completed_last_hour for queue in queues),
         completed_estimated=any(queue.completed_estimated for queue in queues),
         rate_per_s=sum(queue.rate_per_s for queue in queues),
+        rate_estimated=any(queue.rate_estimated for queue in queues),
         oldest_waiting_since=min(waiting, default=None),
     )
 

@@ -57,7 +57,7 @@ STATUS = Budget(pages=2048, queue_rows=20_000, rows=25_000, dead_rows=2 * EXACT_
 
 @dataclass(frozen=True, slots=True)
 class QueueCounts:
-    """One queue. ``estimated`` is about its task counts, ``completed_estimated`` about the last hour."""
+    """One queue. ``estimated`` is about its counts of tasks, but for ``running``; the others about what they name."""
 
     queue: str
     paused_at: datetime | None = None
@@ -71,6 +71,7 @@ class QueueCounts:
     completed_last_hour: int = 0
     completed_estimated: bool = False
     rate_per_s: float = 0.0
+    rate_estimated: bool = False
     oldest_waiting_since: datetime | None = None
     workers: int = 0
 
@@ -254,14 +255,20 @@ def _with_completed(connection: SyncConnection, queues: dict[str, QueueCounts]) 
             hour = {row.queue: max(row.completed, hour.get(row.queue, 0)) for row in rows}
     recent = fetch_all(connection, reading.completed(period_s=RECENT_S, limit=RECENT_ROWS_MAX + 1))
     rates = rates_of(recent, sample)
-    for name in {*hour, *rates}:
+    # Also of queues that have no row there: a sample that saw none does not say that there are none.
+    for name in {*queues, *hour, *rates}:
         queues[name] = replace(
             queues.get(name, QueueCounts(name)),
             completed_last_hour=hour.get(name, 0),
             completed_estimated=estimated,
             rate_per_s=rates.get(name, 0.0),
+            rate_estimated=_is_partial(recent),
         )
     return queues
+
+
+def _is_partial(recent: Sequence[reading.CompletedRow]) -> bool:
+    return sum(row.completed for row in recent) > RECENT_ROWS_MAX
 
 
 def rates_of(recent: Sequence[reading.CompletedRow], sample: Sequence[reading.SampledHistoryRow]) -> dict[str, float]:
@@ -272,7 +279,7 @@ def rates_of(recent: Sequence[reading.CompletedRow], sample: Sequence[reading.Sa
     """
     if not recent:
         return {}
-    if sum(row.completed for row in recent) <= RECENT_ROWS_MAX:
+    if not _is_partial(recent):
         return {row.queue: row.completed / RECENT_S for row in recent}
     if sum(row.recent for row in sample) >= RECENT_SAMPLED_MIN:
         return {row.queue: row.recent * 100 / row.percentage / RECENT_S for row in sample if row.recent}

@@ -9,7 +9,7 @@ from pgtasks.cli.amounts import age, late, number, rate
     ("count", "estimated", "shown"),
     [
         (0, False, "0"),
-        (0, True, "0"),
+        (0, True, "~0"),
         (12_345, False, "12,345"),
         (12_345, True, "~12,345"),
         (123_456, True, "~123k"),
@@ -46,3 +46,4 @@ def test_lateness_begins_with_milliseconds(seconds: float | None, shown: str) ->
 def test_rates_drop_decimals_that_say_nothing(per_s: float, shown: str) -> None:
     """From a hundred on."""
     assert rate(per_s) == shown
+    assert rate(per_s, estimated=True) == f"~{shown}"
