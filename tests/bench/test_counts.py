@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import psycopg
 import pytest
 
+from tests.bench.counting import Cost, Rows, difference, no_sessions, read
 from tests.database import rows, value, wait_until
 from tests.workers import WorkerProcess
 
@@ -17,57 +18,6 @@ TASKS = 20_000
 CONCURRENCY = 500
 # What a worker asks at its start and its end, and while it falls silent, whatever the number of tasks.
 STATEMENTS_BESIDES = 60
-TABLES = ("tasks", "leases", "history", "attempts", "dead_letters")
-
-
-class Rows(NamedTuple):
-    """Rows that were written in one table, its partitions together."""
-
-    inserted: int
-    updated: int
-    hot: int
-    deleted: int
-
-
-class Cost(NamedTuple):
-    """What a drain of TASKS tasks did to the server."""
-
-    commits: int
-    rollbacks: int
-    wal_bytes: int
-    tables: dict[str, Rows]
-
-
-def read(connection: psycopg.Connection[Any]) -> Cost:
-    """Read the server's counters, those of this session included."""
-    rows(connection, "SELECT pg_stat_force_next_flush()")
-    ((commits, rollbacks, wal_bytes),) = rows(
-        connection,
-        "SELECT xact_commit, xact_rollback, (pg_current_wal_insert_lsn() - '0/0')::bigint"
-        " FROM pg_stat_database WHERE datname = current_database()",
-    )
-    written = {
-        table: Rows(
-            *rows(
-                connection,
-                "SELECT coalesce(sum(n_tup_ins), 0)::bigint, coalesce(sum(n_tup_upd), 0)::bigint,"
-                " coalesce(sum(n_tup_hot_upd), 0)::bigint, coalesce(sum(n_tup_del), 0)::bigint"
-                " FROM pg_stat_all_tables WHERE schemaname = 'pgtasks' AND relname ~ %s",
-                rf"^{table}(_\d+|_default)?$",
-            )[0]
-        )
-        for table in TABLES
-    }
-    return Cost(commits, rollbacks, wal_bytes, written)
-
-
-def no_sessions(connection: psycopg.Connection[Any]) -> bool:
-    """Say whether all sessions of workers have ended, after which their counts are complete."""
-    return not value(
-        connection,
-        "SELECT count(*) FROM pg_stat_activity"
-        " WHERE application_name LIKE 'pgtasks/%' AND datname = current_database()",
-    )
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +33,7 @@ def cost(server: Any) -> Iterator[Cost]:
         wait_until(lambda: no_sessions(connection))
         after = read(connection)
         assert value(connection, "SELECT count(*) FROM pgtasks.history WHERE status = 'completed'") == TASKS
-    yield Cost(
-        after.commits - before.commits,
-        after.rollbacks - before.rollbacks,
-        after.wal_bytes - before.wal_bytes,
-        {
-            table: Rows(*(new - old for old, new in zip(before.tables[table], after.tables[table], strict=True)))
-            for table in TABLES
-        },
-    )
+    yield difference(before, after)
     server.drop(dsn)
 
 
