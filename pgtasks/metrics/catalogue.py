@@ -127,6 +127,13 @@ DATABASE = (
         "Dead letters of the queue; estimated where there are many. Use max by (queue).",
     ),
     Metric(
+        "pgtasks_dead_letters_last_hour",
+        "gauge",
+        ("queue",),
+        "Dead letters that came within the last hour, whoever buried them, also those of killed workers; up to 1,000 "
+        "are counted for all queues. Use max by (queue).",
+    ),
+    Metric(
         "pgtasks_oldest_transaction_seconds",
         "gauge",
         (),

@@ -169,6 +169,10 @@ def _queues(found: list[tuple[str, list[QueueFacts]]]) -> Iterator[Family]:
     yield family(
         "pgtasks_dead_letters", [((queue,), sum(one.dead_letters for one in several)) for queue, several in found]
     )
+    yield family(
+        "pgtasks_dead_letters_last_hour",
+        [((queue,), sum(one.dead_letters_last_hour for one in several)) for queue, several in found],
+    )
     # Of several queues together these would mean nothing.
     named = [(queue, several[0]) for queue, several in found if queue != OTHER or len(several) == 1]
     yield family("pgtasks_queue_paused", [((queue,), int(one.paused)) for queue, one in named])

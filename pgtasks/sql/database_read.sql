@@ -1,11 +1,13 @@
 -- Reads what metrics tell of the whole database: one statement, whose cost is bounded whatever the size.
 --
 -- Parameters: pages (of the live table, read as a sample); queues (looked at, the first by name);
--- counted_queues (of these, counted); tasks, running, dead and schedules (rows counted one by
--- one, for all queues together). Returns a FactRow for each queue, and one without a queue when
--- there is none; what concerns the whole database is the same in all rows.
--- Index: tasks_claim_order and dead_letters_queue, tasks_pkey for what runs, schedules_due; the sample of the
--- live table as in tasks_sample.sql; pg_stat_activity as in server_transactions.sql.
+-- counted_queues (of these, counted); tasks, running, dead, lately_dead and schedules (rows counted
+-- one by one, for all queues together); lately_s and overdue_s (seconds). Returns a FactRow for each
+-- queue, and one without a queue when there is none; what concerns the whole database is the same
+-- in all rows.
+-- Index: tasks_claim_order, dead_letters_queue and dead_letters_finished_at, tasks_pkey for what
+-- runs, schedules_due; the sample of the live table as in tasks_sample.sql; pg_stat_activity as in
+-- server_transactions.sql.
 --
 -- It costs the same with statistics, without, and with old ones, while a bulk comes in: rows that
 -- are counted up to a limit are always taken in the order of an index, since the limits are no
@@ -230,6 +232,18 @@ dead_letters AS (
     FROM dead_counted AS d
 ),
 
+-- Those that came lately, whoever buried them: a worker, the sweep of another one, or a supervisor.
+lately_dead AS MATERIALIZED (
+    SELECT x.queue, count(*) AS dead
+    FROM (
+        SELECT d.queue FROM pgtasks.dead_letters AS d
+        WHERE d.finished_at > statement_timestamp() - make_interval(secs => %(lately_s)s)
+        ORDER BY d.finished_at DESC
+        LIMIT %(lately_dead)s
+    ) AS x
+    GROUP BY x.queue
+),
+
 transactions (oldest_s) AS (
     SELECT extract(EPOCH FROM max(clock_timestamp() - x.since))::double precision
     FROM (
@@ -274,19 +288,23 @@ SELECT
     coalesce(t.running, 0) AS running,
     coalesce(t.retrying, 0) AS retrying,
     coalesce(d.dead, 0) AS dead_letters,
+    coalesce(e.dead, 0) AS dead_letters_last_hour,
     coalesce(x.oldest_s, 0) AS oldest_transaction_s,
     v.schedules AS schedules_overdue,
     coalesce(extract(EPOCH FROM statement_timestamp() - v.since), 0)::double precision AS schedules_overdue_s
 FROM transactions AS x
 CROSS JOIN overdue AS v
--- Beyond those that are named there are queues of which the sample has seen some tasks.
+-- Beyond those that are named there are queues of which the sample, or the last hour, has seen something.
 LEFT JOIN (
     SELECT n.queue FROM named AS n
     UNION
     SELECT s.queue FROM sampled AS s
+    UNION
+    SELECT e.queue FROM lately_dead AS e
 ) AS q ON true
 LEFT JOIN oldest AS o ON q.queue = o.queue
 LEFT JOIN pgtasks.queues AS p ON q.queue = p.name
 LEFT JOIN alive AS a ON q.queue = a.queue
 LEFT JOIN tasks AS t ON q.queue = t.queue
 LEFT JOIN dead_letters AS d ON q.queue = d.queue
+LEFT JOIN lately_dead AS e ON q.queue = e.queue

@@ -24,6 +24,8 @@ PAGES = 64
 COUNTED_MAX = 5000
 RUNNING_MAX = 2000
 DEAD_MAX = 5000
+LATELY_DEAD_MAX = 1000
+LATELY_S = 3600.0
 SCHEDULES_MAX = 2000
 STATUSES = ("scheduled", "queued", "running", "retrying")
 
@@ -40,6 +42,7 @@ class FactRow(NamedTuple):
     running: int
     retrying: int
     dead_letters: int
+    dead_letters_last_hour: int
     oldest_transaction_s: float
     schedules_overdue: int
     schedules_overdue_s: float
@@ -54,6 +57,7 @@ class QueueFacts:
     paused: bool = False
     workers: int = 0
     dead_letters: int = 0
+    dead_letters_last_hour: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,8 @@ def facts() -> Statement[FactRow]:
         "tasks": COUNTED_MAX,
         "running": RUNNING_MAX,
         "dead": DEAD_MAX,
+        "lately_dead": LATELY_DEAD_MAX,
+        "lately_s": LATELY_S,
         "schedules": SCHEDULES_MAX,
         "overdue_s": OVERDUE_S,
     }
@@ -104,4 +110,5 @@ def _of_queue(row: FactRow) -> QueueFacts:
         paused=row.paused,
         workers=row.workers,
         dead_letters=row.dead_letters,
+        dead_letters_last_hour=row.dead_letters_last_hour,
     )

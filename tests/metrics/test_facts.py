@@ -12,6 +12,7 @@ from pgtasks.store import facts
 from pgtasks.store.facts import read_facts
 from pgtasks.store.session import SyncConnection, connect
 from tests.database import Connection, rows
+from tests.leases import steps
 
 pytestmark = pytest.mark.pg
 
@@ -68,6 +69,24 @@ def test_small_tables_are_told_exactly(connection: Connection, reader: SyncConne
     assert found.schedules_overdue == 1
     assert 600 <= found.schedules_overdue_s < 660
     assert 0 < found.oldest_transaction_s < 60
+
+
+def test_dead_letters_of_killed_workers_are_among_those_of_the_last_hour(
+    connection: Connection, reader: SyncConnection
+) -> None:
+    """Their lease expired in the last attempt, so a sweep buried them; what is older does not count."""
+    steps.enqueue(connection, 2, max_attempts=1)
+    (lease_id,) = {task.lease_id for task in steps.claim(connection, steps.worker_id(), 2)}
+    steps.expire(connection, lease_id)
+    assert steps.sweep(connection).dead == 2
+    rows(
+        connection,
+        "INSERT INTO pgtasks.dead_letters (id, queue, name, payload, attempt, priority, run_at, created_at,"
+        " finished_at, reason) SELECT g, 'default', 'a', '{}', 1, 0, now(), now(), now() - interval '61 min',"
+        " 'exhausted' FROM generate_series(1, 3) g",
+    )
+    found = read_facts(reader).queues["default"]
+    assert (found.dead_letters, found.dead_letters_last_hour) == (5, 2)
 
 
 def test_an_empty_database_has_facts(reader: SyncConnection) -> None:
