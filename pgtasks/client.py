@@ -184,9 +184,9 @@ class Client:
         connection, numbered = _sync(options.connection), _numbered(tasks)
         try:
             if connection is not None:
-                return producing.enqueue_many(connection, numbered, options.on_conflict)
+                return producing.enqueue_many(connection, numbered, options.on_conflict, ours=False)
             with self._pools.connection() as ours:
-                return producing.enqueue_many(ours, numbered, options.on_conflict)
+                return producing.enqueue_many(ours, numbered, options.on_conflict, ours=True)
         except DatabaseError as error:
             raise _refused(error) from error
 
@@ -195,9 +195,9 @@ class Client:
         connection, numbered = _async(options.connection), _numbered(tasks)
         try:
             if connection is not None:
-                return await producing.aenqueue_many(connection, numbered, options.on_conflict)
+                return await producing.aenqueue_many(connection, numbered, options.on_conflict, ours=False)
             async with self._pools.aconnection() as ours:
-                return await producing.aenqueue_many(ours, numbered, options.on_conflict)
+                return await producing.aenqueue_many(ours, numbered, options.on_conflict, ours=True)
         except DatabaseError as error:
             raise _refused(error) from error
 

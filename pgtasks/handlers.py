@@ -27,8 +27,9 @@ class Handler:
     """One registered function with the settings of its tasks.
 
     ``timeout_s`` None means no timeout. ``required`` and ``allowed`` are the names of the
-    payload's keys; ``open_ended`` handlers (with ``**kwargs``) take any. One that is ``isolated``
-    runs in a child process of the worker, which runs nothing else meanwhile.
+    payload's keys, ``positional`` those whose arguments may come without a name; ``open_ended``
+    handlers (with ``**kwargs``) take any. One that is ``isolated`` runs in a child process of the
+    worker, which runs nothing else meanwhile.
     """
 
     name: str
@@ -42,12 +43,20 @@ class Handler:
     context_parameter: str | None
     required: frozenset[str]
     allowed: frozenset[str]
+    positional: tuple[str, ...]
     open_ended: bool
     isolated: bool = False
     keep_result: bool = True
 
     def payload_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Give a call's arguments as the payload that makes it; raises ArgumentsError."""
+        """Give a call's arguments as the payload that makes it; raises ArgumentsError.
+
+        To bind a signature takes longer than all the rest of an enqueue in bulk, so that is left to
+        the calls that are wrong, or reach a handler's ``**kwargs``.
+        """
+        plain = dict(zip(self.positional, args, strict=False)) | kwargs
+        if len(plain) == len(args) + len(kwargs) and self.required <= plain.keys() <= self.allowed:
+            return plain
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:
@@ -142,6 +151,7 @@ def handler(
         context_parameter=context_parameter,
         required=frozenset(key for key, p in named.items() if p.default is p.empty),
         allowed=frozenset(named),
+        positional=tuple(key for key, p in named.items() if p.kind is p.POSITIONAL_OR_KEYWORD),
         open_ended=len(named) < len(signature.parameters),
         isolated=executor == "process",
         keep_result=keep_result,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from pgtasks.errors import PayloadError
@@ -26,7 +26,39 @@ INTEGER_BITS_MAX = 14_284
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _unstorable = _UNSTORABLE.search
-_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+# What an object may hold to need no closer look, and up to which length of its JSON: such a text
+# has no number that is too long.
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+_PLAIN_CHARACTERS_MAX = 4000
+# How JSON that is all ASCII writes what cannot be stored, and the halves of characters beyond 16 bits.
+_escapes_unstorable = re.compile(r"\\u(?:0000|d[89a-f])").search
+
+
+def _encoder() -> Callable[[Any], str]:
+    """Make what turns a value without cycles into JSON text.
+
+    ``JSONEncoder.encode`` makes a new C encoder for each value, which takes longer than to encode a
+    small one; here one serves all, where this Python has it.
+    """
+    make = getattr(json.encoder, "c_make_encoder", None)
+    pure = json.JSONEncoder(allow_nan=False, separators=(",", ":"), check_circular=False)
+    if make is None:
+        return pure.encode
+    chunks = make(
+        markers=None,
+        default=pure.default,
+        encoder=json.encoder.encode_basestring_ascii,
+        indent=None,
+        key_separator=":",
+        item_separator=",",
+        sort_keys=False,
+        skipkeys=False,
+        allow_nan=False,
+    )
+    return lambda value: "".join(chunks(value, 0))
+
+
+_encode = _encoder()
 
 
 class _Fault(Exception):
@@ -44,6 +76,8 @@ def dumps(value: Any, *, root: str = "payload", bytes_max: int = PAYLOAD_BYTES_M
     Raises PayloadError, naming the path (``payload.a[2]``), when it holds something that is
     not JSON or that PostgreSQL refuses, and when it is larger than ``bytes_max``.
     """
+    if (plain := _plain(value)) is not None:
+        return plain
     try:
         _check(value, DEPTH_MAX)
     except _Fault as fault:
@@ -62,6 +96,20 @@ def dumps(value: Any, *, root: str = "payload", bytes_max: int = PAYLOAD_BYTES_M
                 path=root,
             )
     return text
+
+
+def _plain(value: object) -> str | None:
+    """Give the text of a small flat object, which most payloads are; None for what needs a closer look."""
+    if type(value) is not dict:
+        return None
+    for key, item in value.items():
+        if type(key) is not str or type(item) not in _SCALARS:
+            return None
+    try:
+        text = _encode(value)
+    except ValueError:
+        return None
+    return None if len(text) > _PLAIN_CHARACTERS_MAX or _escapes_unstorable(text) else text
 
 
 def step(key: str) -> str:

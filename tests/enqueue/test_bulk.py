@@ -3,12 +3,13 @@
 import time
 import tracemalloc
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import psycopg
 import pytest
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgtasks import App, EnqueuedMany, EnqueueError, NewTask
 from tests.database import Connection, rows
@@ -95,6 +96,49 @@ def test_a_source_may_be_slower_than_a_session_may_idle(app: App, dsn: str, live
     finally:
         with psycopg.connect(dsn, autocommit=True) as admin:
             admin.execute(sql.SQL("ALTER DATABASE {} RESET idle_in_transaction_session_timeout").format(_database(dsn)))
+
+
+def test_a_stream_says_the_same_as_a_statement(app: App, connection: Connection) -> None:
+    """Every column, whatever its text holds: what COPY reads as a mark is written as one."""
+    due = datetime(2030, 1, 2, 3, 4, 5, 678901, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+    odd = app.task(name=r"odd\tname\N", queue=r"que\ue", priority=-3)(_work)
+    task = odd.using(run_at=due, max_attempts=7, timeout=90_061.5, headers={"trace": 'a\tb\\N\n"é\U0001f600"'})
+    payload = ["tab\there", "line\nhere", r"\N", "back\\slash", "é\U0001f600", {"nested": [1.5, None, True]}]
+    task.enqueue(payload)
+    app.enqueue_many([task.prepare(payload), NewTask(odd.name, '{"payload":\n\t1}', r"que\ue", -3, delay_s=3600.0)])
+    one, streamed, spaced = rows(
+        connection,
+        "SELECT name, queue, priority, payload, run_at, max_attempts, timeout, headers FROM pgtasks.tasks ORDER BY id",
+    )
+    assert one == streamed
+    assert one[3] == {"payload": payload}
+    assert spaced[:4] == (odd.name, r"que\ue", -3, {"payload": 1})
+    assert timedelta(minutes=59) < spaced[4] - datetime.now(UTC) < timedelta(minutes=61)
+
+
+def test_a_stream_may_be_slower_than_a_statement_may_last(dsn: str, live: Live) -> None:
+    """Tasks are sent while the iterable goes on, and what limits a statement must not end the stream."""
+    app = App(make_conninfo(dsn, options="-c statement_timeout=200"))
+    work = app.task(name="work")(_work)
+
+    def slow() -> Iterator[NewTask]:
+        yield from [work.prepare(1)] * 1000
+        time.sleep(0.5)  # the source's own work, in the middle of a chunk
+        yield work.prepare(2)
+
+    assert app.enqueue_many(slow()).created == 1001
+    app.close()
+    assert live.count() == 1001
+
+
+def test_the_source_may_use_the_callers_connection(app: App, dsn: str, live: Live) -> None:
+    """Rows that a server-side cursor reads in the same transaction become tasks."""
+    work = app.task(name="work")(_work)
+    with psycopg.connect(dsn) as caller, caller.cursor("numbers") as numbers:
+        numbers.itersize = 100
+        numbers.execute("SELECT generate_series(1, 6000)")
+        assert app.enqueue_many((work.prepare(n) for (n,) in numbers), connection=caller).created == 6000
+    assert live.count() == 6000
 
 
 def test_a_role_with_execute_alone_adds_many(app: App, dsn: str, connection: Connection, live: Live) -> None:
