@@ -300,7 +300,7 @@ LEFT JOIN (
     UNION
     SELECT s.queue FROM sampled AS s
     UNION
-    SELECT e.queue FROM lately_dead AS e
+    SELECT m.queue FROM lately_dead AS m
 ) AS q ON true
 LEFT JOIN oldest AS o ON q.queue = o.queue
 LEFT JOIN pgtasks.queues AS p ON q.queue = p.name
