@@ -21,7 +21,7 @@ BAR, GAP, GROUP_GAP = 17, 5, 13
 PLOT_HEIGHT = 270
 TICKS = 5
 # Average width of a letter of each size, in pixels: SVG cannot measure text before it is shown.
-LETTER = {12: 6.5, 13: 7.6, 17: 9.5}
+LETTER = {12: 6.5, 13: 8.0, 17: 9.5}
 INK, MUTED, GRID, GROUND, EDGE = "#1f2328", "#59636e", "#e4e8ec", "#ffffff", "#d1d9e0"
 # Told apart by people who see few colours, too.
 COLOURS = ("#0969da", "#bc4c00", "#1a7f37", "#8250df", "#9a6700", "#59636e", "#cf222e", "#0b7a75")

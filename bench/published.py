@@ -1,17 +1,20 @@
-"""The tables of docs/benchmarks.md, made from the committed results and never by hand."""
+"""docs/benchmarks.md and its plots: what is between the marks is made from the committed results, never by hand."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.report import Key, at
+from bench import pictures, tables
 from bench.scenario import Scenario
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+PICTURES = PAGE.parent / "pictures"
+PREFIX = "bench-"
+BUDGETS, RIVALS = "budgets", "rivals"
 
 
 def names(scenarios: Mapping[str, Scenario]) -> list[str]:
@@ -25,48 +28,51 @@ def read(scenario: str) -> dict[str, Any]:
     return document
 
 
-def table(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
-    """Give a result as a table in Markdown, with a line that says where it was measured."""
-    lines = ["| figure | median | lowest | highest | budget |", "|---|--:|--:|--:|--:|"]
-    for key in keys:
-        low, high = document["spread"][key.name]
-        cells = [_number(value, key.digits) for value in (at(document, key.name), low, high)]
-        lines.append(f"| `{key.name}`: {key.meaning} | {' | '.join(cells)} | {_verdict(key, document)} |")
-    host, settings = document["machine"], document["settings"]
-    place = (
-        f"{document['tasks']:,} tasks, {len(document['rounds'])} rounds, {document['finished_at'][:10]}: "
-        f"{host['processor']}, {host['cores']} cores, {host['memory_gib']:g} GiB, "
-        f"{host['system']} {host['release'].partition('-')[0]}, Python {host['python']}, "
-        f"PostgreSQL {settings['server_version']}. "
-        f"Load average {host['load_before'][0]:.1f} before and {host['load_after'][0]:.1f} after."
-    )
-    return "\n".join([*lines, "", place])
-
-
 def write(scenarios: Mapping[str, Scenario]) -> None:
-    """Write the table of each scenario that has a committed result into the page."""
-    page = PAGE.read_text(encoding="utf-8")
+    """Write what every committed result says into the page, and draw its plots."""
+    page = filled_summary(PAGE.read_text(encoding="utf-8"), scenarios)
     for name in names(scenarios):
         page = filled(page, name, scenarios[name])
     PAGE.write_text(page, encoding="utf-8")
+    made = plots(scenarios)
+    for old in set(PICTURES.glob(f"{PREFIX}*.svg")) - made.keys():
+        old.unlink()
+    for path, svg in made.items():
+        path.write_text(svg, encoding="utf-8")
+
+
+def plots(scenarios: Mapping[str, Scenario]) -> dict[Path, str]:
+    """Give every plot of the committed results by its file."""
+    return {
+        PICTURES / f"{PREFIX}{name}.svg": svg
+        for scenario in names(scenarios)
+        for name, svg in pictures.drawn(read(scenario)).items()
+    }
 
 
 def filled(page: str, name: str, scenario: Scenario) -> str:
-    """Give the page with the table of a scenario's committed result between its two marks."""
-    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
-    before, _, rest = page.partition(start)
-    _, _, after = rest.partition(end)
-    assert after, f"{PAGE.name} has no marks for {name}"
+    """Give the page with a scenario's committed result between its two marks: plots, tables, and the run."""
     document = read(name)
+    shown = [
+        f"![{svg.partition('<title>')[2].partition('</title>')[0]}]({PICTURES.name}/{PREFIX}{picture}.svg)"
+        for picture, svg in pictures.drawn(document).items()
+    ]
     keys = scenario.keys(tuple(document.get("rivals", ())))
-    return f"{before}{start}\n{table(document, keys)}\n\n{end}{after}"
+    return _between_marks(page, name, "\n\n".join([*shown, tables.result(document, keys)]))
 
 
-def _verdict(key: Key, document: Mapping[str, Any]) -> str:
-    if key.budget is None:
-        return ""
-    return f"{key.budget}, {'met' if document['budgets'][key.name]['met'] else 'missed'}"
+def filled_summary(page: str, scenarios: Mapping[str, Scenario]) -> str:
+    """Give the page with the budgets and the rivals of all committed results between their marks."""
+    documents = {name: read(name) for name in names(scenarios)}
+    keys = {name: scenarios[name].keys(tuple(documents[name].get("rivals", ()))) for name in documents}
+    page = _between_marks(page, BUDGETS, tables.budgets(documents, keys))
+    return _between_marks(page, RIVALS, tables.settings(documents))
 
 
-def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:,.{digits}f}"
+def _between_marks(page: str, name: str, text: str) -> str:
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+    before, found, rest = page.partition(start)
+    _, also_found, after = rest.partition(end)
+    assert found, f"{PAGE.name} has no marks for {name}"
+    assert also_found, f"{PAGE.name} has no end of {name}"
+    return f"{before}{start}\n{text}\n\n{end}{after}"

@@ -12,7 +12,8 @@ from pgtasks.cli.top_state import View
 from tests.style.checkout import ROOT
 from tests.top.pictures import NOW, failure, picture, queue, task, worker
 
-PICTURES = sorted(ROOT.joinpath("docs", "pictures").glob("*.svg"))
+# Those of the benchmarks are held by tests/bench/test_published.py.
+PICTURES = [path for path in sorted(ROOT.joinpath("docs", "pictures").glob("*.svg")) if "bench-" not in path.name]
 TOP = top_screen.screen(
     picture([queue("q")], [task(1)], [worker()], failures=[failure(1)]), View(), interval_s=2, height=24
 )

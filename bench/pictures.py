@@ -1,0 +1,141 @@
+"""The plots of docs/benchmarks.md: what of each committed result is worth a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from bench.plot import Bar, Line, bars, lines
+from bench.tables import RIVAL, sorted_by, value_of
+
+Document = Mapping[str, Any]
+FREE, HELD = "no snapshot held", "an old snapshot held"
+WORKER, SERVER = "worker", "server processes"
+
+
+def drawn(document: Document) -> dict[str, str]:
+    """Give the plots of a result as SVG, by their names; a scenario without one gives none."""
+    draw = _DRAW.get(document["scenario"])
+    return {} if draw is None else {name: svg for name, svg in draw(document).items() if svg}
+
+
+def _drain(document: Document) -> dict[str, str]:
+    rates = [
+        _bar(document, "rate", "pgtasks"),
+        _bar(document, "rate_two_processes", "pgtasks --processes 2"),
+        _bar(document, "sql_loop_rate", "bare SQL loop", other=True),
+        *_rivals(document, "rate"),
+    ]
+    costs = [
+        _bar(document, f"{figure}_cpu_us_per_task", "pgtasks", kind=kind)
+        for figure, kind in (("worker", WORKER), ("backend", SERVER))
+    ]
+    for name in sorted_by(document, "rate"):
+        costs += [
+            _bar(document, f"{RIVAL}{name}.{figure}_cpu_us_per_task", _title(document, name), kind=kind, other=True)
+            for figure, kind in (("worker", WORKER), ("backend", SERVER))
+        ]
+    return {
+        "drain": _bars("Throughput from a full backlog", document, rates, unit="tasks per second"),
+        "drain-cpu": _bars("What a task costs", document, costs, unit="CPU, µs per task", digits=1),
+    }
+
+
+def _horizon(document: Document) -> dict[str, str]:
+    courses = _rounds(document["claim_us_by_tenth"])
+    return {
+        "horizon": _lines(
+            "The cost of a claim while a transaction is held open",
+            document,
+            courses,
+            x=f"tenth of {document['tasks']:,} tasks",
+            y="server CPU, µs per task",
+        )
+    }
+
+
+def _held(document: Document) -> dict[str, str]:
+    owners = [
+        ("", "pgtasks"),
+        *((f"{RIVAL}{name}.", _title(document, name)) for name in sorted_by(document, "rate_free")),
+    ]
+    rates = [
+        _bar(document, f"{prefix}{figure}", label, kind=kind, other=bool(prefix))
+        for prefix, label in owners
+        for figure, kind in (("rate_free", FREE), ("rate_held", HELD))
+    ]
+    return {
+        "held": _bars("Throughput with an old snapshot held open", document, rates, unit="tasks per second"),
+        "held-course": _lines(
+            "pgtasks with an old snapshot held open",
+            document,
+            _rounds(document["rate_held_by_tenth"]),
+            x=f"tenth of {document['seconds']:g} s",
+            y="tasks per second",
+        ),
+    }
+
+
+def _contention(document: Document) -> dict[str, str]:
+    names = (("one", "1 worker"), ("two", "2 workers"), ("ten", "10 workers"))
+    rates = [_bar(document, f"rate_{name}", label) for name, label in names]
+    return {"contention": _bars("Workers on one queue", document, rates, unit="tasks per second, all together")}
+
+
+def _retries(document: Document) -> dict[str, str]:
+    rates = [
+        _bar(document, "rate_calm", "no task fails"),
+        _bar(document, "rate_storm", "half of them fail once: tasks"),
+        _bar(document, "attempts_rate_storm", "the same: attempts", other=True),
+    ]
+    return {"retries": _bars("A storm of retries", document, rates, unit="per second")}
+
+
+def _rivals(document: Document, figure: str) -> list[Bar | None]:
+    return [
+        _bar(document, f"{RIVAL}{name}.{figure}", _title(document, name), other=True)
+        for name in sorted_by(document, figure)
+    ]
+
+
+def _title(document: Document, name: str) -> str:
+    return str(document["rivals"][name]["title"])
+
+
+def _bar(document: Document, name: str, label: str, *, kind: str = "", other: bool = False) -> Bar | None:
+    """Give a figure with its spread as a bar; None where it was not measured."""
+    value = value_of(document, name)
+    if value is None:
+        return None
+    low, high = document["spread"][name]
+    return Bar(label, value, low, high, kind, other)
+
+
+def _rounds(courses: Sequence[Sequence[float]]) -> list[Line]:
+    return [Line(f"round {number}", list(enumerate(values, start=1))) for number, values in enumerate(courses, start=1)]
+
+
+def _bars(title: str, document: Document, rows: Sequence[Bar | None], *, unit: str, digits: int = 0) -> str:
+    found = [row for row in rows if row is not None]
+    return bars(title, _subtitle(document, spread=True), found, unit=unit, digits=digits) if found else ""
+
+
+def _lines(title: str, document: Document, courses: Sequence[Line], *, x: str, y: str, digits: int = 0) -> str:
+    if not any(course.points for course in courses):
+        return ""
+    return lines(title, _subtitle(document, spread=False), courses, x=x, y=y, digits=digits, categories=True)
+
+
+def _subtitle(document: Document, *, spread: bool) -> str:
+    rounds, host = len(document["rounds"]), document["machine"]
+    said = f"medians of {rounds} rounds, whiskers from the lowest to the highest" if spread else f"{rounds} rounds"
+    return f"{said}; {host['processor']}, {host['cores']} cores, {document['finished_at'][:10]}"
+
+
+_DRAW: dict[str, Callable[[Document], dict[str, str]]] = {
+    "drain": _drain,
+    "horizon": _horizon,
+    "held": _held,
+    "contention": _contention,
+    "retries": _retries,
+}

@@ -1,0 +1,156 @@
+"""A result as Markdown: our figures, the rivals' beside them, and where and how all of it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bench.report import Key, at
+
+RIVAL, RATIO = "rival.", "ratio_to."
+HEADINGS = {
+    "rate": "tasks/s",
+    "rate_held": "tasks/s, snapshot held",
+    "rate_free": "tasks/s, none held",
+    "held_to_free": "held to free",
+    "worker_cpu_us_per_task": "worker CPU, µs/task",
+    "backend_cpu_us_per_task": "server CPU, µs/task",
+    "wal_bytes_per_task": "WAL, bytes/task",
+    "commits_per_task": "commits/task",
+}
+
+
+def result(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
+    """Give a whole result: the table of our figures, that of the rivals, and the line about the run."""
+    ours = [key for key in keys if not key.name.startswith((RIVAL, RATIO))]
+    theirs = [key for key in keys if key.name.startswith((RIVAL, RATIO))]
+    parts = [figures(document, ours), *([rivals(document, theirs)] if theirs else []), place(document)]
+    if document["missing"]:
+        parts.append("Not measured in this run: " + "; ".join(map(_cell, document["missing"])) + ".")
+    return "\n\n".join(parts)
+
+
+def figures(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
+    """Give our figures, one a row."""
+    lines = ["| figure | median | lowest | highest | budget |", "|---|--:|--:|--:|--:|"]
+    for key in keys:
+        low, high = document["spread"].get(key.name, (None, None))
+        cells = [_number(value, key.digits) for value in (value_of(document, key.name), low, high)]
+        lines.append(f"| `{key.name}`: {key.meaning} | {' | '.join(cells)} | {_verdict(key, document)} |")
+    return "\n".join(lines)
+
+
+def rivals(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
+    """Give each rival as a row under ours, the fastest first: each figure with its spread over the rounds."""
+    digits = {key.name.removeprefix(RIVAL).partition(".")[2]: key.digits for key in keys if key.name.startswith(RIVAL)}
+    budgets = {key.name: key for key in keys if key.name.startswith(RATIO)}
+    names = sorted_by(document, next(iter(digits)))
+    has_ratio = bool(budgets)
+    heads = ["queue", *(["pgtasks against it"] if has_ratio else []), *(HEADINGS.get(each, each) for each in digits)]
+    lines = ["| " + " | ".join(heads) + " |", "|---|" + "--:|" * (len(heads) - 1)]
+    own = [_spread(document, each, digits[each]) for each in digits]
+    lines.append("| " + " | ".join(["**pgtasks**", *([""] if has_ratio else []), *own]) + " |")
+    for name in names:
+        cells = [_spread(document, f"{RIVAL}{name}.{each}", digits[each]) for each in digits]
+        if has_ratio:
+            key = budgets[f"{RATIO}{name}"]
+            verdict = _verdict(key, document)
+            cells.insert(0, _spread(document, key.name, key.digits) + (f"; {verdict}" if verdict else ""))
+        lines.append("| " + " | ".join([document["rivals"][name]["title"], *cells]) + " |")
+    return "\n".join(lines)
+
+
+def sorted_by(document: Mapping[str, Any], figure: str) -> list[str]:
+    """Give the names of a document's rivals, the highest figure first, those without one at the end."""
+    found = document.get("rivals", {})
+    return sorted(found, key=lambda name: -(value_of(document, f"{RIVAL}{name}.{figure}") or 0.0))
+
+
+def place(document: Mapping[str, Any]) -> str:
+    """Say where and when a document was measured, with how much, and by which command."""
+    host, settings = document["machine"], document["settings"]
+    amount = [f"{document['tasks']:,} tasks"]
+    if document.get("seconds"):
+        amount.append(f"{document['seconds']:g} s a run where time is the limit")
+    return (
+        f"`{document['command']}`: {', '.join(amount)}, {len(document['rounds'])} rounds, "
+        f"{document['finished_at'][:10]}, {host['processor']}, {host['cores']} cores, {host['memory_gib']:g} GiB, "
+        f"{host['system']} {host['release'].partition('-')[0]}, Python {host['python']}, "
+        f"PostgreSQL {settings['server_version']}. "
+        f"Load average {host['load_before'][0]:.1f} before and {host['load_after'][0]:.1f} after."
+    )
+
+
+def budgets(documents: Mapping[str, Mapping[str, Any]], keys: Mapping[str, Sequence[Key]]) -> str:
+    """Give every figure of these documents that has a budget, and whether it keeps it."""
+    lines = ["| scenario | figure | measured | budget | |", "|---|---|--:|--:|---|"]
+    for name, document in documents.items():
+        for key in keys[name]:
+            if key.budget is not None:
+                value = _number(value_of(document, key.name), key.digits)
+                met = _is_met(key, document)
+                verdict = "not measured" if met is None else "met" if met else "**missed**"
+                lines.append(
+                    f"| [{name}](#{name}) | `{key.name}`: {key.meaning} | {value} | {key.budget} | {verdict} |"
+                )
+    return "\n".join(lines)
+
+
+def settings(documents: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say of each rival of these documents what was installed, how it was configured, and who says so."""
+    lines = ["| queue | installed | configured for speed | a finished task | measured in |", "|---|---|---|---|---|"]
+    for (_, title), (facts, scenarios) in sorted(_rivals_of(documents).items()):
+        sources = ", ".join(f"[{number}]({url})" for number, url in enumerate(facts["sources"], start=1))
+        cells = [
+            title,
+            ", ".join(f"`{package}`" for package in facts["packages"]),
+            f"{_cell(facts['settings'])} Sources: {sources}",
+            _cell(facts["keeps"]),
+            ", ".join(f"[{name}](#{name})" for name in scenarios),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _rivals_of(documents: Mapping[str, Mapping[str, Any]]) -> dict[tuple[Any, ...], tuple[dict[str, Any], list[str]]]:
+    """Give what was measured as a rival, by packages and title: its facts, and the scenarios."""
+    found: dict[tuple[Any, ...], tuple[dict[str, Any], list[str]]] = {}
+    for scenario, document in documents.items():
+        for facts in document.get("rivals", {}).values():
+            found.setdefault((str(facts["packages"]), facts["title"]), (facts, []))[1].append(scenario)
+    return {(title.lower(), title): value for (_, title), value in found.items()}
+
+
+def value_of(document: Mapping[str, Any], name: str) -> float | None:
+    """Give a figure; None where there is none of that name."""
+    try:
+        value: float | None = at(document, name)
+    except KeyError:
+        return None
+    return value
+
+
+def _spread(document: Mapping[str, Any], name: str, digits: int) -> str:
+    value = value_of(document, name)
+    if value is None:
+        return "-"
+    low, high = document["spread"][name]
+    text = _number(value, digits)
+    return text if low == high else f"{text} ({_number(low, digits)} to {_number(high, digits)})"
+
+
+def _verdict(key: Key, document: Mapping[str, Any]) -> str:
+    met = _is_met(key, document)
+    return "" if met is None else f"{key.budget}, {'met' if met else 'missed'}"
+
+
+def _is_met(key: Key, document: Mapping[str, Any]) -> bool | None:
+    return document["budgets"].get(key.name, {}).get("met") if key.budget else None
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _cell(text: Iterable[str] | str) -> str:
+    return " ".join(str(text).split()).replace("|", "\\|")
