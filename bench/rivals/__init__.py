@@ -6,7 +6,12 @@ in the rival's own environment and prints JSON lines.
 
 from __future__ import annotations
 
+from bench.rivals.awa import Awa
+from bench.rivals.chancy import Chancy
+from bench.rivals.oban import Oban
 from bench.rivals.pgqueuer import Pgqueuer
+from bench.rivals.procrastinate import Procrastinate
 from bench.rivals.rival import Rival
 
-RIVALS: dict[str, Rival] = {rival.name: rival for rival in (Pgqueuer(),)}
+_ALL: tuple[Rival, ...] = (Pgqueuer(), Procrastinate(), Oban(), Chancy(), Awa())
+RIVALS: dict[str, Rival] = {rival.name: rival for rival in _ALL}

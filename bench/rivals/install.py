@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.report import progress
@@ -13,6 +14,7 @@ from bench.rivals.rival import Unavailable
 
 _STAMP = "installed"
 _TAIL = 3
+_MINORS = 4
 
 
 def python_environment(folder: Path, packages: Sequence[str], *, python: str = sys.executable) -> Path:
@@ -32,6 +34,24 @@ def python_environment(folder: Path, packages: Sequence[str], *, python: str = s
     return interpreter
 
 
+def python_of(oldest: tuple[int, int]) -> str:
+    """Find an interpreter that is new enough; raises Unavailable when there is none."""
+    if sys.version_info >= oldest:
+        return sys.executable
+    wanted = ".".join(str(part) for part in oldest)
+    names = [f"python{oldest[0]}.{minor}" for minor in range(oldest[1], oldest[1] + _MINORS)]
+    found = [path for name in names if (path := shutil.which(name))]
+    # pyenv has versions that are not on the PATH, and names there that do not run.
+    found += [str(path) for name in names for path in Path.home().glob(f".pyenv/versions/*/bin/{name}")]
+    for path in found:
+        if subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return path
+    uv = shutil.which("uv")
+    if uv:
+        return wanted  # It finds or fetches one.
+    raise Unavailable(f"it needs Python {wanted}, which is not installed here")
+
+
 def is_stamped(folder: Path, contents: Sequence[str]) -> bool:
     """Tell whether exactly this is installed in a folder."""
     file = folder / _STAMP
@@ -43,9 +63,10 @@ def stamp(folder: Path, contents: Sequence[str]) -> None:
     (folder / _STAMP).write_text("\n".join(contents), encoding="utf-8")
 
 
-def checked(argv: Sequence[str], cwd: Path | None = None) -> None:
+def checked(argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
     """Run a command that makes something; raises Unavailable with the end of what it said."""
-    done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    surroundings = {**os.environ, **(env or {})}
+    done = subprocess.run(argv, env=surroundings, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     if done.returncode != 0:
         said = " / ".join(done.stderr.strip().splitlines()[-_TAIL:])
         raise Unavailable(f"`{' '.join(argv)}` failed: {said}")

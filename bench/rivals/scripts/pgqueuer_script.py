@@ -1,19 +1,16 @@
-"""pgqueuer's worker: `python pgqueuer_script.py work DSN OPTIONS`, in pgqueuer's environment."""
+"""pgqueuer's schema and worker, in pgqueuer's environment."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import signal
-import sys
 from typing import Any
 
 import asyncpg
 import psycopg
 import uvloop
-from pgqueuer import PgQueuer
+from pgqueuer import PgQueuer, Queries
 from pgqueuer.models import Job
-from progress import Meter, say
+from progress import Meter, main, on_sigterm, say
 
 
 async def manager_for(driver: str, dsn: str) -> PgQueuer:
@@ -25,6 +22,13 @@ async def manager_for(driver: str, dsn: str) -> PgQueuer:
     return PgQueuer.from_psycopg_connection(await psycopg.AsyncConnection.connect(dsn, autocommit=True))
 
 
+async def prepare(dsn: str, options: dict[str, Any]) -> None:
+    """Do what `pgq install` and `pgq autovac` do."""
+    queries = Queries((await manager_for(options["driver"], dsn)).connection)
+    await queries.install()
+    await queries.optimize_autovacuum()
+
+
 async def work(dsn: str, options: dict[str, Any]) -> None:
     """Run as many jobs as we are told, or until a SIGTERM."""
     managers = [await manager_for(options["driver"], dsn) for _ in range(options["managers"])]
@@ -34,7 +38,7 @@ async def work(dsn: str, options: dict[str, Any]) -> None:
             manager.shutdown.set()
 
     meter = Meter(options["tasks"], stop)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+    on_sigterm(stop)
     for manager in managers:
 
         @manager.entrypoint("noop")
@@ -47,5 +51,4 @@ async def work(dsn: str, options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    _, mode, address, facts = sys.argv
-    uvloop.run(work(address, json.loads(facts)))
+    main({"prepare": prepare, "work": work}, uvloop.run)

@@ -5,10 +5,15 @@ It runs in the rival's environment, beside the script that imports it (`from pro
 
 from __future__ import annotations
 
+import asyncio
 import json
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+Mode = Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]
 
 
 def say(event: str, **facts: object) -> None:
@@ -37,6 +42,12 @@ class Meter:
         say("stopped", at=time.time(), tasks=self.done)
 
 
-def fail(error: str) -> None:
-    """End with an error that whoever measures shows."""
-    sys.exit(error)
+def on_sigterm(stop: Callable[[], None]) -> None:
+    """Stop on a SIGTERM, in a running event loop."""
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
+
+
+def main(modes: Mapping[str, Mode], run: Callable[[Coroutine[Any, Any, None]], object] = asyncio.run) -> None:
+    """Run the mode that the command line asks for: MODE DSN OPTIONS."""
+    _, mode, dsn, options = sys.argv
+    run(modes[mode](dsn, json.loads(options)))

@@ -1,0 +1,34 @@
+"""procrastinate: claims and acknowledges one job at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from bench.rivals.python import PythonRival
+
+
+class Procrastinate(PythonRival):
+    """Claims one job a round trip."""
+
+    name = "procrastinate"
+    title = "procrastinate"
+    packages = ("procrastinate==3.10.0", "psycopg[binary]==3.3.9", "uvloop==0.23.0")
+    settings = (
+        "One worker with concurrency 30 (its documentation's example) on a pool of 10 connections (the default), "
+        "psycopg with its C code, LISTEN on, jobs never deleted (the default)."
+    )
+    sources = (
+        "https://procrastinate.readthedocs.io/en/stable/howto/advanced/concurrency.html",
+        "https://procrastinate.readthedocs.io/en/stable/howto/basics/worker.html",
+        "procrastinate/worker.py: _fetch_and_process_jobs claims one job per statement",
+    )
+    keeps = "The row stays, as 'succeeded'; a row in procrastinate_events for each change of state is kept."
+    tables = ("procrastinate_jobs", "procrastinate_events")
+    fill_sql = """
+        INSERT INTO procrastinate_jobs (queue_name, task_name)
+        SELECT 'default', 'noop' FROM generate_series(1, %s)
+    """
+    unfinished_sql = "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))"
+    finished_sql = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'"
+    options: ClassVar[Mapping[str, Any]] = {"concurrency": 30, "connections": 10, "workers": 1}

@@ -1,0 +1,36 @@
+"""Rivals in Python: each has an environment of its own, and one script that does all that only it can do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from bench.rivals import install
+from bench.rivals.rival import SCRIPTS, Command, PostgresRival
+
+
+class PythonRival(PostgresRival):
+    """One whose script `scripts/<name>_script.py` is called with a mode, the address and its options."""
+
+    # What the script configures it with; the best that we found, beside what its authors say.
+    options: ClassVar[Mapping[str, Any]] = {}
+    # The oldest Python that it runs on.
+    python: ClassVar[tuple[int, int]] = (3, 11)
+
+    def install(self) -> None:
+        """Install it into an environment of its own."""
+        install.python_environment(self.folder, self.packages, python=install.python_of(self.python))
+
+    def prepare(self, dsn: str) -> None:
+        """Make its schema, with its own means."""
+        install.checked(self.script("prepare", dsn).argv)
+
+    def worker(self, dsn: str, tasks: int) -> Command:
+        """Give the worker that runs so many tasks."""
+        return self.script("work", dsn, tasks=tasks)
+
+    def script(self, mode: str, dsn: str, **facts: Any) -> Command:
+        """Give the call of its script, in its environment."""
+        python, script = self.folder / "bin" / "python", SCRIPTS / f"{self.name}_script.py"
+        return Command([str(python), str(script), mode, dsn, json.dumps({**self.options, **facts})])
