@@ -1,0 +1,186 @@
+"""Rivals say how they are configured, run as what they are, and are named where they cannot run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from bench.database import Bench
+from bench.rivals import RIVALS, install, run
+from bench.rivals.python import PythonRival
+from bench.rivals.rival import SCRIPTS, Command, PostgresRival, Unavailable
+from tests.database import ROOT, Server
+from tests.long import LONG
+
+# What every stand-in's worker starts with: it connects, makes noise, and says that it begins.
+BEGIN = """
+import signal, sys, time, psycopg
+from progress import say
+tasks = int(sys.argv[2])
+print("[] not an event {", '{"event": 3}', sep="\\n")
+say("ready")
+connection = psycopg.connect(sys.argv[1], autocommit=True)
+say("first", at=time.time())
+"""
+# Half the tasks at once and the others after the last handler, as a rival with a buffer does.
+BUFFERED = """
+connection.execute("DELETE FROM jobs WHERE id <= %s", (tasks // 2,))
+say("last", at=time.time(), tasks=tasks)
+time.sleep(0.15)
+connection.execute("DELETE FROM jobs")
+"""
+# Ten tasks, and nothing more until it is told to stop.
+SLOW = """
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+connection.execute("DELETE FROM jobs WHERE id <= 10")
+signal.sigwait({signal.SIGTERM})
+connection.execute("DELETE FROM jobs WHERE id <= 20")
+"""
+BROKEN = "sys.exit('no such queue')"
+SILENT = "connection.execute('DELETE FROM jobs')"
+TASKS = 100
+
+
+class StandIn(PostgresRival):
+    """A queue whose worker does what a test says."""
+
+    name = "stand_in"
+    tables = ("jobs",)
+    fill_sql = "INSERT INTO jobs (id) SELECT generate_series(1, %s)"
+    unfinished_sql = "SELECT EXISTS (SELECT FROM jobs)"
+    finished_sql = f"SELECT {TASKS} - count(*) FROM jobs"
+
+    def __init__(self, *, does: str, says_last: bool = True) -> None:
+        super().__init__()
+        self._does = does
+        self.says_last = says_last  # type: ignore[misc]  # a test's stand-in is made in more than one way
+
+    def install(self) -> None:
+        """It is there."""
+
+    def prepare(self, dsn: str) -> None:
+        """Make its table."""
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute("CREATE TABLE jobs (id bigint)")
+
+    def worker(self, dsn: str, tasks: int) -> Command:
+        """Give a script that does what the test says."""
+        argv = [sys.executable, "-c", BEGIN + self._does, dsn, str(tasks)]
+        return Command(argv, {"PYTHONPATH": str(SCRIPTS)})
+
+
+@pytest.fixture
+def bench(server: Server) -> Any:
+    """The tests' server in the role of the measured one."""
+    with psycopg.connect(server.dsn_for("postgres"), autocommit=True) as connection:
+        yield Bench(server.private, connection)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_rival_says_what_it_is_and_how_it_is_configured(name: str) -> None:
+    """Its versions are pinned, and its settings have sources."""
+    rival = RIVALS[name]
+    assert rival.name == name
+    assert rival.title
+    assert rival.settings.endswith(".")
+    assert rival.keeps.endswith(".")
+    assert rival.sources
+    assert all("==" in package or "@" in package[1:] for package in rival.packages)
+    assert rival.folder == ROOT / ".bench" / name
+    if isinstance(rival, PythonRival):
+        assert Path(rival.worker("postgresql:///x", 1).argv[1]).is_file()
+
+
+def test_lines_that_are_no_events_are_passed_over() -> None:
+    """A rival's own log on its standard output does no harm, JSON or not."""
+    for line in ("", "INFO started", "[1]", "3", "null", '{"event": 3}', '{"level": "info"}', '{"event": "first"'):
+        assert run.event_of(line) is None
+    assert run.event_of('{"event": "last", "tasks": 3}\n') == {"event": "last", "tasks": 3}
+
+
+@pytest.mark.pg
+def test_a_run_ends_with_the_last_acknowledgement(bench: Bench) -> None:
+    """The time counts until nothing is unfinished in the database, not until the last handler."""
+    done = run.run(StandIn(does=BUFFERED), bench, TASKS, seconds=20)
+    assert (done.tasks, done.tasks_in_all, done.is_whole) == (TASKS, TASKS, True)
+    assert 0.15 <= done.seconds <= 5
+    assert done.rate == TASKS / done.seconds
+    assert done.cpu_s > 0
+    assert done.wal_bytes is not None
+    assert done.wal_bytes > 0
+    assert done.commits is not None
+    assert done.commits >= 2
+
+
+@pytest.mark.pg
+def test_a_slow_rival_is_measured_by_what_it_finished_in_its_time(bench: Bench) -> None:
+    """The rate is that of its time; the costs are those of all that it finished until it stopped."""
+    done = run.run(StandIn(does=SLOW), bench, TASKS, seconds=0.3)
+    assert (done.tasks, done.tasks_in_all, done.is_whole) == (10, 20, False)
+    assert 0.3 <= done.seconds <= 5
+
+
+@pytest.mark.pg
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [(BROKEN, "no such queue"), ("time.sleep(0.1)", "exited with 0")],
+)
+def test_a_rival_that_fails_says_why(bench: Bench, does: str, says: str) -> None:
+    """What its worker said last is in the error, and no process and no database is left."""
+    with pytest.raises(Unavailable, match=says):
+        run.run(StandIn(does=does), bench, TASKS, seconds=0.5)
+    found = bench.connection.execute("SELECT count(*) FROM pg_database WHERE datname = 'rival_stand_in'").fetchone()
+    assert found == (0,)
+
+
+@pytest.mark.pg
+def test_a_rival_may_leave_out_its_last_handler(bench: Bench) -> None:
+    """Then the database alone says when the work is done."""
+    assert run.run(StandIn(does=SILENT, says_last=False), bench, TASKS, seconds=20).is_whole
+
+
+def test_a_rival_without_its_runtime_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """An interpreter that is too old, a program that is not there, an installation that fails."""
+    monkeypatch.setattr("shutil.which", lambda _: None)
+    monkeypatch.setattr("pathlib.Path.home", lambda: tmp_path)
+    assert install.python_of((3, 0)) == sys.executable
+    with pytest.raises(Unavailable, match=r"Python 3\.99"):
+        install.python_of((3, 99))
+    with pytest.raises(Unavailable, match="no-such-program does not start"), run.started(Command(["no-such-program"])):
+        pytest.fail("started")
+    with pytest.raises(Unavailable, match="no route"):
+        install.checked([sys.executable, "-c", "import sys; sys.exit('no route')"])
+
+
+def test_an_environment_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A stamp says what is in it; other contents, or a half-made one, are made anew."""
+    made: list[list[str]] = []
+
+    def make(argv: list[str]) -> None:
+        made.append(argv)
+        tmp_path.joinpath("env").mkdir(exist_ok=True)
+
+    monkeypatch.setattr(install, "checked", make)
+    for packages in (["queue==1"], ["queue==1"], ["queue==2"]):
+        install.python_environment(tmp_path / "env", packages)
+    assert [argv[-1] for argv in made if "install" in argv] == ["queue==1", "queue==2"]
+
+
+@LONG
+@pytest.mark.pg
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_real_rival_finishes_every_task(bench: Bench, name: str) -> None:
+    """It is installed, runs 2,000 tasks (or what it can in half a minute), and has costs."""
+    try:
+        RIVALS[name].install()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    done = run.run(RIVALS[name], bench, 2_000, seconds=30)
+    assert done.tasks > 0
+    assert done.is_whole == (done.tasks == 2_000)
+    assert done.cpu_s > 0
