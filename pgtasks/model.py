@@ -84,7 +84,11 @@ class TaskType:
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A worker process, as its row in ``pgtasks.workers`` describes it."""
+    """A worker process, as its row in ``pgtasks.workers`` describes it.
+
+    ``queue_slots`` are the own limits of ``queues``, in the same order. ``isolated`` are the names
+    that need one of its ``children``; None when it has no child processes.
+    """
 
     id: UUID
     name: str
@@ -93,6 +97,9 @@ class WorkerInfo:
     slots: int
     lease_s: float
     version: str
+    queue_slots: tuple[int | None, ...] = ()
+    children: int | None = None
+    isolated: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,12 +234,35 @@ def _behind(task: TaskDetails, row: ExplainRow) -> Iterator[Reason]:
             "start more workers, or raise its priority",
             {"higher_priority": row.higher, "earlier": row.earlier},
         )
-    if row.busy >= row.slots:
+    if not row.ready:
+        yield from _full(task, row)
+
+
+def _full(task: TaskDetails, row: ExplainRow) -> Iterator[Reason]:
+    """Say of what each worker that could run it has none left: slots, slots of its queue, or child processes."""
+    full = row.able - row.draining - row.queue_full - row.childless
+    if full:
+        whose = f"{row.slots:,} slots of the {_workers(row)}" if full == row.able else f"slots of {_live(full)}"
         yield Reason(
             "workers_busy",
-            f"all {row.slots:,} slots of the {_workers(row)} that could run it are taken",
+            f"all {whose} that could run it are taken",
             "start more workers, or raise --concurrency",
             {"slots": row.slots, "busy": row.busy},
+        )
+    if row.queue_full:
+        queue = _brief(task.queue)
+        yield Reason(
+            "queue_slots_taken",
+            f"queue {queue} may take {row.queue_slots:,} slots of {_live(row.queue_full)}, and all of these are taken",
+            f"raise SLOTS in -q {shlex.quote(task.queue)}:SLOTS there, or start more workers",
+            {"queue_slots": row.queue_slots, "workers": row.queue_full},
+        )
+    if row.childless:
+        yield Reason(
+            "children_busy",
+            f"it runs in a child process, and all {row.children:,} of {_live(row.childless)} are taken",
+            "raise --children there, or start more workers",
+            {"children": row.children, "workers": row.childless},
         )
 
 
@@ -247,13 +270,22 @@ def _workers(row: ExplainRow) -> str:
     return "live worker" if row.able == 1 else f"{row.able:,} live workers"
 
 
+def _live(workers: int) -> str:
+    return "a live worker" if workers == 1 else f"{workers:,} live workers"
+
+
 def _on_its_way(row: ExplainRow) -> Reason:
     if row.due_in_s > -SOON_S:
         return Reason("due", f"it became due {max(0.0, -row.due_in_s):.1f} s ago and is taken next", None)
+    unless = ""
+    if row.silent:
+        unless = (
+            f", unless {_live(row.silent)} of an older version, whose limits are not known, had no slot for its queue "
+            "(-q QUEUE:SLOTS) or no child process (--children) left"
+        )
     return Reason(
         "due",
-        f"it has been due for {age(-row.due_in_s)}, and the {_workers(row)} of its queue should take it soon, "
-        "unless the slots of its queue (-q QUEUE:SLOTS) or the child processes (--children) there are all taken",
+        f"it has been due for {age(-row.due_in_s)}, and the {_workers(row)} of its queue should take it soon{unless}",
         "look again; if it stays: pgtasks status, and the workers' logs",
     )
 

@@ -171,7 +171,7 @@ class Worker:
         rng = random.Random()
         self._app, self._settings, self._label, self._rng, self._ops = app, settings, label, rng, ops
         meter = self._meter = ops.meter if ops is not None else None
-        self.info = _info(worker_id or uuid4(), app, settings, queues)
+        self.info = _info(worker_id or uuid4(), app, settings, queues, children)
         tag = self.info.id.hex[:12]
         links = self._links = Connections(settings.dsn or app.dsn, settings, tag)
         self.switch, self._stop_all = StopSwitch(), asyncio.Event()
@@ -359,7 +359,9 @@ class Worker:
         await self._links.close()
 
 
-def _info(id: UUID, app: App, settings: WorkerSettings, queues: tuple[QueueSlots, ...]) -> WorkerInfo:
+def _info(
+    id: UUID, app: App, settings: WorkerSettings, queues: tuple[QueueSlots, ...], children: ChildOptions | None
+) -> WorkerInfo:
     return WorkerInfo(
         id=id,
         name=f"{socket.gethostname()}:{os.getpid()}",
@@ -368,6 +370,9 @@ def _info(id: UUID, app: App, settings: WorkerSettings, queues: tuple[QueueSlots
         slots=settings.concurrency,
         lease_s=settings.lease_s,
         version=__version__,
+        queue_slots=tuple(queue.slots for queue in queues),
+        children=None if children is None else children.children,
+        isolated=tuple(sorted(name for name, handler in app.handlers.items() if handler.isolated)),
     )
 
 

@@ -12,7 +12,11 @@
 -- has no single one, and then it is NULL).
 --
 -- `busy` counts what the leases of those workers hold now, and their stuck handlers; with more than
--- `scan` tasks running it is what the workers said last.
+-- `scan` tasks running it is what the workers said last. The workers that claim (`able` and not
+-- `draining`) are told apart by what keeps each from this task: nothing (`ready`), all its slots
+-- are taken, all that the task's queue has there (`queue_full`), or all its child processes, where
+-- the task needs one (`childless`). What a worker of an older version has not said (`silent`),
+-- or what is not known with so many running, keeps it from nothing.
 WITH task AS MATERIALIZED (
     SELECT
         t.id, t.queue, t.name, t.state, t.priority, t.run_at, t.attempt, t.losses, t.lease_id, t.claimed_at,
@@ -29,24 +33,47 @@ held AS MATERIALIZED (
 ),
 
 running AS (
-    SELECT h.worker_id, count(*) AS tasks
+    SELECT
+        h.worker_id,
+        count(*) AS tasks,
+        count(*) FILTER (WHERE t.queue = k.queue) AS in_queue,
+        count(*) FILTER (WHERE t.losses > 0 OR t.name = ANY(w.isolated)) AS in_children
     FROM held AS h
     INNER JOIN pgtasks.tasks AS t ON h.task_id = t.id AND h.lease_id = t.lease_id
+    INNER JOIN pgtasks.workers AS w ON h.worker_id = w.id
+    CROSS JOIN task AS k
     GROUP BY h.worker_id
 ),
 
 alive AS MATERIALIZED (
     SELECT
-        w.queues, w.names, w.slots, w.draining,
-        CASE
-            WHEN (SELECT count(*) FROM held) >= %(scan)s THEN w.busy
-            ELSE least(w.slots, coalesce(r.tasks, 0) + w.stuck)
-        END AS busy,
+        w.queues, w.names, w.slots, w.draining, w.children,
+        w.queue_slots IS NULL AS is_silent,
+        w.queue_slots[array_position(w.queues, k.queue)] AS queue_slots,
+        CASE WHEN f.is_known THEN coalesce(r.in_queue, 0) END AS queue_busy,
+        CASE WHEN f.is_known THEN coalesce(r.in_children, 0) END AS children_busy,
+        CASE WHEN f.is_known THEN least(w.slots, coalesce(r.tasks, 0) + w.stuck) ELSE w.busy END AS busy,
+        k.losses > 0 OR coalesce(k.name = ANY(w.isolated), false) AS needs_child,
         k.queue = ANY(w.queues) AS is_serving, k.name = ANY(w.names) AS is_knowing
-    FROM pgtasks.worker_stats AS w
+    FROM pgtasks.workers AS w
     CROSS JOIN task AS k
+    CROSS JOIN (SELECT count(*) < %(scan)s AS is_known FROM held) AS f
     LEFT JOIN running AS r ON w.id = r.worker_id
-    WHERE w.alive
+    WHERE w.last_seen_at > clock_timestamp() - make_interval(secs => w.lease_s)
+),
+
+-- Those that would claim it, by what keeps each of them from that; the first that holds.
+claiming AS MATERIALIZED (
+    SELECT
+        a.queue_slots, a.children, a.is_silent,
+        CASE
+            WHEN a.busy >= a.slots THEN 'busy'
+            WHEN a.queue_busy >= a.queue_slots THEN 'queue_full'
+            WHEN a.needs_child AND a.children_busy >= a.children THEN 'childless'
+            ELSE 'ready'
+        END AS state
+    FROM alive AS a
+    WHERE a.is_serving AND a.is_knowing AND NOT a.draining
 ),
 
 known AS MATERIALIZED (
@@ -72,6 +99,12 @@ SELECT
     (SELECT count(*) FROM alive AS a WHERE a.is_serving AND a.is_knowing AND a.draining) AS draining,
     (SELECT coalesce(sum(a.slots), 0)::bigint FROM alive AS a WHERE a.is_serving AND a.is_knowing) AS slots,
     (SELECT coalesce(sum(a.busy), 0)::bigint FROM alive AS a WHERE a.is_serving AND a.is_knowing) AS busy,
+    (SELECT count(*) FROM claiming AS c WHERE c.state = 'ready') AS ready,
+    (SELECT count(*) FROM claiming AS c WHERE c.is_silent) AS silent,
+    (SELECT count(*) FROM claiming AS c WHERE c.state = 'queue_full') AS queue_full,
+    (SELECT coalesce(sum(c.queue_slots), 0)::bigint FROM claiming AS c WHERE c.state = 'queue_full') AS queue_slots,
+    (SELECT count(*) FROM claiming AS c WHERE c.state = 'childless') AS childless,
+    (SELECT coalesce(sum(c.children), 0)::bigint FROM claiming AS c WHERE c.state = 'childless') AS children,
     (
         SELECT coalesce(array_agg(DISTINCT s.queue), '{}')
         FROM alive AS a

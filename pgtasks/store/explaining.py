@@ -16,9 +16,11 @@ class ExplainRow(NamedTuple):
     """A living task and its surroundings.
 
     ``serving`` counts the live workers of its queue, ``able`` those of them that know its name;
-    ``slots`` and ``busy`` are theirs. ``known_in_queues`` are the queues of live workers that
-    know the name and do not serve its queue. ``higher`` and ``earlier`` count what is due
-    before it; ``…_is_least`` says that not everything was looked at.
+    ``slots`` and ``busy`` are theirs. Of those that claim, ``ready`` have nothing that keeps them
+    from it, ``queue_full`` no slot for its queue (of ``queue_slots``) and ``childless`` no child
+    process (of ``children``); ``silent`` have not said such limits. ``known_in_queues`` are the
+    queues of live workers that know the name and do not serve its queue. ``higher`` and
+    ``earlier`` count what is due before it; ``…_is_least`` says that not everything was looked at.
     """
 
     now: datetime
@@ -36,6 +38,12 @@ class ExplainRow(NamedTuple):
     draining: int
     slots: int
     busy: int
+    ready: int
+    silent: int
+    queue_full: int
+    queue_slots: int
+    childless: int
+    children: int
     known_in_queues: list[str]
     lease_expires_at: datetime | None
     worker: str | None

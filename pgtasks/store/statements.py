@@ -312,6 +312,9 @@ def register(worker: WorkerInfo) -> Statement[Any]:
             "slots": worker.slots,
             "lease_s": worker.lease_s,
             "version": worker.version,
+            "queue_slots": list(worker.queue_slots),
+            "children": worker.children,
+            "isolated": list(worker.isolated),
         },
     )
 

@@ -206,6 +206,55 @@ def test_a_task_that_nothing_keeps(pgtasks: Run, connection: Connection) -> None
     assert reason["remedy"] is not None
 
 
+def test_a_queue_whose_own_slots_are_taken(pgtasks: Run, connection: Connection) -> None:
+    """The worker has slots left, though none for this queue; its tasks of other queues do not count."""
+    worker = add_worker(connection, queues=["mails", "default"], queue_slots=[None, 2])
+    hold(connection, worker, 1)
+    id = add(connection, run_at=due(connection))
+    assert kinds(pgtasks, id) == ["due"]
+    hold(connection, worker, 1)
+    (reason,) = reasons(pgtasks, id)
+    assert (reason["kind"], reason["queue_slots"], reason["workers"]) == ("queue_slots_taken", 2, 1)
+    assert "raise SLOTS in -q default:SLOTS" in reason["remedy"]
+    assert kinds(pgtasks, add(connection, queue="mails", run_at=due(connection))) == ["due"]
+    add_worker(connection, queue_slots=[None])
+    assert kinds(pgtasks, id) == ["due"]
+
+
+def test_child_processes_that_are_all_taken(pgtasks: Run, connection: Connection) -> None:
+    """By isolated tasks; they keep a task waiting that needs a child, as suspects do, and no other."""
+    names = ["add", "heavy"]
+    worker = add_worker(connection, names=names, isolated=["heavy"], children=1, queue_slots=[None])
+    heavy, plain = add(connection, name="heavy", run_at=due(connection)), add(connection, run_at=due(connection))
+    hold(connection, worker, 1)
+    assert "children_busy" not in kinds(pgtasks, heavy)
+    connection.execute("UPDATE pgtasks.tasks SET name = 'heavy' WHERE state = 'running'")
+    (reason,) = (reason for reason in reasons(pgtasks, heavy) if reason["kind"] != "queued_behind")
+    assert (reason["kind"], reason["children"], reason["workers"]) == ("children_busy", 1, 1)
+    assert "children_busy" not in kinds(pgtasks, plain)
+    assert "children_busy" in kinds(pgtasks, add(connection, losses=1, run_at=due(connection)))
+
+
+def test_workers_that_are_full_in_different_ways(pgtasks: Run, connection: Connection) -> None:
+    """Each way is told, with how many workers it concerns."""
+    full = add_worker(connection, slots=1, queue_slots=[None])
+    limited = add_worker(connection, queue_slots=[1])
+    for worker in (full, limited):
+        hold(connection, worker, 1)
+    id = add(connection, run_at=due(connection))
+    assert kinds(pgtasks, id) == ["workers_busy", "queue_slots_taken"]
+    assert "all slots of a live worker" in reasons(pgtasks, id)[0]["message"]
+
+
+def test_a_worker_of_an_older_version_has_not_said_its_limits(pgtasks: Run, connection: Connection) -> None:
+    """Which the answer says."""
+    add_worker(connection)
+    id = add(connection, run_at=due(connection))
+    assert "a live worker of an older version" in reasons(pgtasks, id)[0]["message"]
+    connection.execute("UPDATE pgtasks.workers SET queue_slots = '{}'")
+    assert "older version" not in reasons(pgtasks, id)[0]["message"]
+
+
 def test_a_long_queue_costs_no_more(pgtasks: Run, connection: Connection) -> None:
     """What is not counted whole is said to be a least value."""
     add_worker(connection)
