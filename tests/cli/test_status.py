@@ -52,6 +52,7 @@ def test_an_empty_database_says_how_to_begin(pgtasks: Run) -> None:
     assert document["totals"] == {
         "queues": 0, "scheduled": 0, "queued": 0, "running": 0, "retrying": 0, "dead": 0, "estimated": False,
         "completed_last_hour": 0, "completed_last_hour_estimated": False, "oldest_waiting_s": None, "rate_per_s": 0.0,
+        "rate_per_s_estimated": False,
     }  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def test_each_count_is_right(pgtasks: Run, connection: Connection) -> None:
     expected = {
         "queue": "default", "paused_at": None, "scheduled": 1, "queued": 2, "running": 0, "retrying": 1, "dead": 0,
         "estimated": False, "completed_last_hour": 39, "completed_last_hour_estimated": False, "workers": 0,
-        "rate_per_s": round(29 / 60, 3), "oldest_waiting_s": default["oldest_waiting_s"],
+        "rate_per_s": round(29 / 60, 3), "rate_per_s_estimated": False, "oldest_waiting_s": default["oldest_waiting_s"],
     }  # fmt: skip
     assert default == expected
     assert (mails["running"], mails["dead"], mails["queued"]) == (1, 1, 0)
