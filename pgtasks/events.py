@@ -31,7 +31,8 @@ def emit(level: int, event: str, /, **fields: object) -> None:
         except Exception:
             LOGGER.exception("event subscriber failed", extra={"pgtasks": {"about": event}})
     if LOGGER.isEnabledFor(level):
-        LOGGER.log(level, event, extra={"pgtasks": fields})
+        # What `LOGGER.log` does, but for its search for the line it was called in, which is always this one.
+        LOGGER.handle(LOGGER.makeRecord(LOGGER.name, level, __file__, 0, event, (), None, "emit", {"pgtasks": fields}))
 
 
 def debug(event: str, /, **fields: object) -> None:

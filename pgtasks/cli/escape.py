@@ -29,6 +29,8 @@ def escape(value: object, *, keep_newlines: bool = False) -> str:
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     if len(text) > TEXT_CHARACTERS_MAX:
         text = text[: TEXT_CHARACTERS_MAX - 1] + "…"
+    if text.isascii() and text.isprintable():
+        return text  # nearly all of it, and a tenth of the time that the expression takes to say so
     return (_unsafe_but_newlines if keep_newlines else _unsafe).sub(_written_out, text)
 
 

@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from pgtasks.cli.escape import escape, shortened
@@ -86,7 +87,7 @@ class TextLines(logging.Formatter):
         source = "" if record.name.startswith("pgtasks") else f"{escape(record.name)}: "
         facts = fields_of(record)
         trace = _trace(record) or _told_trace(record, facts)
-        fields = "".join(f" {escape(key)}={_shown(value)}" for key, value in facts.items())
+        fields = "".join([f" {_name(key)}={_shown(value)}" for key, value in facts.items()])
         level = _LEVELS.get(record.levelname, record.levelname)
         line = f"{_timestamp(record)} {level:<5} {source}{escape(record.getMessage())}{fields}"
         return line + "".join(f"\n  {escape(part)}" for part in trace.splitlines())
@@ -119,8 +120,13 @@ def _json(document: dict[str, Any]) -> str:
 
 
 def _timestamp(record: logging.LogRecord) -> str:
-    seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-    return f"{seconds}.{int(record.msecs):03d}Z"
+    return f"{_second(int(record.created))}.{int(record.msecs):03d}Z"
+
+
+@lru_cache(maxsize=4)
+def _second(created: int) -> str:
+    """Give a second's text, which the lines of a busy moment have in common."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
 
 
 def _trace(record: logging.LogRecord) -> str:
@@ -136,7 +142,15 @@ def _told_trace(record: logging.LogRecord, facts: dict[str, Any]) -> str:
     return str(facts.pop("traceback")) if told else ""
 
 
+@lru_cache(maxsize=200)
+def _name(key: str) -> str:
+    """Give the name of a field, of which there are few."""
+    return escape(key)
+
+
 def _shown(value: object) -> str:
+    if type(value) is int:
+        return str(value)
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple | set | frozenset):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import threading
 import time
-import traceback
 from dataclasses import replace
 from types import CoroutineType, TracebackType
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ from typing import Any, Protocol
 from pgtasks import events
 from pgtasks.app import AfterHook, BeforeHook
 from pgtasks.context import Context
+from pgtasks.engine import traces
 from pgtasks.errors import LeaseLost, PayloadError, PermanentError, PgtasksError, ProcessDied, Steer, TaskTimeout
 from pgtasks.handlers import Handler
 from pgtasks.model import Claimed
@@ -295,8 +295,7 @@ def text_of(error: BaseException) -> str:
 
 def _traceback(error: BaseException) -> str:
     try:
-        lines = traceback.format_exception(type(error), error, _own_frames_skipped(error.__traceback__), limit=-50)
-        return "".join(lines)
+        return traces.text_of(error, _own_frames_skipped(error.__traceback__))
     except BaseException as second:  # noqa: BLE001 - as above; also RecursionError on endless chains
         return f"<traceback cannot be shown: {type(second).__name__}>"
 

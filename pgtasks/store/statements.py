@@ -73,6 +73,12 @@ def _numbers(values: Iterable[float]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+def _texts(values: Iterable[str]) -> str:
+    """Give an array of texts; psycopg's own way of making one takes a tenth of a failing task's time."""
+    quoted = [value.replace("\\", r"\\").replace('"', r"\"") for value in values]
+    return '{"' + '","'.join(quoted) + '"}' if quoted else "{}"
+
+
 def claim(
     queue: str, lanes: Sequence[Lane], *, limit: int, names: list[str], worker_id: UUID, lease_s: float
 ) -> Statement[Claimed]:
@@ -200,13 +206,13 @@ def _finish(
     return Statement(sql(name), params, Moved)
 
 
-def _failures(outcomes: Sequence[RetryIn] | Sequence[Dead]) -> dict[str, list[str]]:
+def _failures(outcomes: Sequence[RetryIn] | Sequence[Dead]) -> dict[str, str]:
     failures = [outcome.failure for outcome in outcomes]
     return {
-        "outcomes": [failure.outcome for failure in failures],
-        "error_classes": [failure.error_class for failure in failures],
-        "errors": [failure.message for failure in failures],
-        "tracebacks": [failure.traceback for failure in failures],
+        "outcomes": _texts(failure.outcome for failure in failures),
+        "error_classes": _texts(failure.error_class for failure in failures),
+        "errors": _texts(failure.message for failure in failures),
+        "tracebacks": _texts(failure.traceback for failure in failures),
     }
 
 
