@@ -16,6 +16,7 @@ from pgtasks.errors import LeaseLost
 from pgtasks.model import Claimed
 
 _logger = logging.getLogger("pgtasks.task")
+_MAKING = threading.Lock()
 # The task that runs here, so that what its code logs can be told apart; None outside of one.
 RUNNING: ContextVar[Claimed | None] = ContextVar("pgtasks_task", default=None)
 
@@ -47,7 +48,9 @@ class Context:
     run_at: datetime | None
     deadline: float | None
     headers: Mapping[str, Any] = field(default_factory=dict)
-    _stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    _stopped: bool = False
+    # Made when somebody waits for it, which few handlers do; it would be half the cost of a context.
+    _stop: threading.Event | None = field(default=None, repr=False)
     _lease_lost: bool = False
     _told: bool = False
 
@@ -63,7 +66,7 @@ class Context:
         A handler that was told so and then returns has stopped: its task ends as the reason for
         the stop says, not as completed.
         """
-        if self._stop.is_set():
+        if self._stopped:
             self._told = True
         return self._told
 
@@ -95,7 +98,11 @@ class Context:
 
     def wait_cancelled(self, timeout_s: float) -> bool:
         """Sleep in a ``def`` handler, waking early when it should stop; tells whether it should."""
-        self._stop.wait(timeout_s)
+        with _MAKING:
+            stop = self._stop = self._stop or threading.Event()
+        # Looked at after the event is there for the engine to see, which says it the other way around.
+        if not self._stopped:
+            stop.wait(timeout_s)
         return self.cancelled
 
     def raise_if_cancelled(self) -> None:
@@ -121,7 +128,9 @@ class Context:
     def _stop_for(self, *, lease_lost: bool) -> None:
         """Tell the handler to stop; the engine's side of ``cancelled`` and ``lease_lost``."""
         self._lease_lost = self._lease_lost or lease_lost
-        self._stop.set()
+        self._stopped = True
+        if self._stop is not None:
+            self._stop.set()
 
     @property
     def logger(self) -> TaskLogger:
