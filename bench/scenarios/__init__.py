@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bench.scenario import Scenario
-from bench.scenarios import contention, drain, held, horizon, retries
+from bench.scenarios import contention, drain, enqueue, held, horizon, retries
 
 _MODULES = (
     drain,
+    enqueue,
     horizon,
     held,
     contention,
