@@ -60,6 +60,8 @@ class Intake:
                 batch.timed_out(limit)
             raise
         took_s = time.monotonic() - sent_at
+        if self._meter is not None:
+            self._meter.claim_times.add(took_s)
         if rows:
             batch.answered(rows, took_s)
             rows.sort(key=claim_order)

@@ -36,6 +36,8 @@ OUTCOMES: dict[type, str] = {
 # Seconds. A task may take a millisecond or an hour; what waits for minutes waits for a person.
 DURATION_BOUNDS_S = (0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
 WAIT_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 1800.0, 7200.0)
+# A claim takes a millisecond or two, and twice that is worth to be seen.
+CLAIM_BOUNDS_S = (0.001, 0.0015, 0.002, 0.003, 0.004, 0.006, 0.008, 0.012, 0.016, 0.024, 0.05, 0.1, 0.5, 2.0, 10.0)
 LATENESS_BOUNDS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 3600.0)
 
 
@@ -83,6 +85,8 @@ class Meter:
 
     def __init__(self) -> None:
         self.claims: dict[str, Claims] = {}
+        # How long the statements took that claim, also those that found nothing.
+        self.claim_times = Buckets(CLAIM_BOUNDS_S)
         self.attempts: dict[str, Attempts] = {}
         self.leases_lost = 0
         self.database_errors: dict[str, int] = {}

@@ -73,6 +73,12 @@ WORKER = (
         "Rounds of a part of the worker that failed because of the database; each is tried again.",
     ),
     Metric("pgtasks_claims_total", "counter", (), "Claims from a cursor, also those that found nothing."),
+    Metric(
+        "pgtasks_claim_seconds",
+        "histogram",
+        (),
+        "How long claims took, from sending the statement until its rows are here; also those that found nothing.",
+    ),
     Metric("pgtasks_rescans_total", "counter", (), "Claims from the head of a queue."),
     Metric("pgtasks_wakeups_total", "counter", (), "Times that the idle worker woke, by a bell or by itself."),
     Metric("pgtasks_heartbeats_total", "counter", (), "Heartbeats that the database answered."),

@@ -93,6 +93,7 @@ class WorkerCollector(Collector):
         yield histogram("pgtasks_task_wait_seconds", {queue: counts.waits for queue, counts in claims.items()})
         yield family("pgtasks_tasks_finished_total", _finished(attempts, vitals.info.names))
         yield histogram("pgtasks_task_duration_seconds", {name: one.durations for name, one in attempts.items()})
+        yield histogram("pgtasks_claim_seconds", {None: meter.claim_times})
         yield single("pgtasks_leases_lost_total", meter.leases_lost)
         errors = {**dict.fromkeys(("claim", "finish", "heartbeat"), 0), **meter.database_errors}
         yield family("pgtasks_database_errors_total", [((part,), count) for part, count in errors.items()])
