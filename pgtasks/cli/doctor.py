@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import typer
@@ -12,11 +13,11 @@ from rich.text import Text
 from pgtasks import schema
 from pgtasks.cli import findings as judged
 from pgtasks.cli import options, render
-from pgtasks.cli.database import database, pooler
-from pgtasks.cli.exits import FAILURE
+from pgtasks.cli.database import database, given_listen_dsn, pooler
+from pgtasks.cli.exits import FAILURE, message_of, without_passwords
 from pgtasks.cli.findings import Finding
 from pgtasks.cli.output import print_json
-from pgtasks.errors import DatabaseError, SchemaError
+from pgtasks.errors import DatabaseError, DatabaseUnavailable, SchemaError
 from pgtasks.store.diagnosis import HealthRow, read_diagnosis, read_health
 from pgtasks.store.overview import read_overview
 from pgtasks.store.selftest import hears, prepares
@@ -49,12 +50,24 @@ def examine(dsn: str, kind: str) -> list[Finding]:
         health, clock_s = _health(connection)
         found = [
             *judged.of_server(health, clock_s=clock_s),
-            *judged.of_hearing(hears=hears(dsn, pooler=kind), is_pooled=health.is_pooled, pooler=kind),
+            *_of_hearing(dsn, kind, is_pooled=health.is_pooled),
             judged.of_preparing(prepares=kind != "none" or prepares(dsn), pooler=kind),
         ]
         return [*found, *_of_schema(connection, health.username)]
     finally:
         connection.close()
+
+
+def _of_hearing(dsn: str, kind: str, *, is_pooled: bool) -> Iterator[Finding]:
+    """Have a notification sent, over the connection strings that workers with these variables use."""
+    direct = given_listen_dsn(None)
+    if direct is None:
+        yield from judged.of_hearing(hears=hears(dsn, pooler=kind), is_pooled=is_pooled, pooler=kind)
+        return
+    try:
+        yield judged.of_direct_hearing(hears=hears(dsn, pooler=kind, listen_dsn=direct))
+    except DatabaseUnavailable as error:
+        yield judged.of_direct_hearing(hears=False, error=without_passwords(message_of(error)))
 
 
 def _health(connection: SyncConnection) -> tuple[HealthRow, float]:

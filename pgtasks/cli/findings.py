@@ -192,6 +192,22 @@ def of_hearing(*, hears: bool, is_pooled: bool, pooler: str) -> Iterator[Finding
     )
 
 
+def of_direct_hearing(*, hears: bool, error: str | None = None) -> Finding:
+    """Judge the self-test of LISTEN over PGTASKS_LISTEN_DSN; with the error, if nothing was reached there."""
+    facts = {"hears": hears, "error": error}
+    if hears:
+        return Finding("listen", "ok", "notifications arrive (over PGTASKS_LISTEN_DSN)", None, facts)
+    return Finding(
+        "listen",
+        "warning",
+        f"PGTASKS_LISTEN_DSN cannot be used: {error}"
+        if error is not None
+        else "a notification did not arrive over PGTASKS_LISTEN_DSN within seconds",
+        "it has to lead past the pooler, to the same database; until then workers only poll",
+        facts,
+    )
+
+
 def of_preparing(*, prepares: bool, pooler: str) -> Finding:
     """Judge the self-test of prepared statements."""
     if pooler == "transaction":

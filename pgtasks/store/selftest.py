@@ -14,20 +14,22 @@ TURNS = 4
 _LOST = (errors.DuplicatePreparedStatement, errors.InvalidSqlStatementName)
 
 
-def hears(dsn: str, *, pooler: str, wait_s: float = WAIT_S) -> bool:
+def hears(dsn: str, *, pooler: str, listen_dsn: str | None = None, wait_s: float | None = None) -> bool:
     """Listen on one connection, notify on another, and tell whether it arrived; raises DatabaseUnavailable.
 
-    Through a transaction pooler it does not: the session that listens is not kept.
+    Through a transaction pooler it does not: the session that listens is not kept. With ``listen_dsn``
+    that is the one which leads to it past the pooler.
     """
+    direct, kind = (dsn, pooler) if listen_dsn is None else (listen_dsn, "none")
     channel = sql.Identifier(f"pgtasks_doctor_{secrets.token_hex(8)}")
     with (
-        connect(dsn, "cli", pooler=pooler) as listening,
+        connect(direct, "cli", pooler=kind) as listening,
         connect(dsn, "cli", pooler=pooler) as sending,
         translated(dsn),
     ):
         listening.execute(sql.SQL("LISTEN {}").format(channel))
         sending.execute(sql.SQL("NOTIFY {}").format(channel))
-        return any(True for _ in listening.notifies(timeout=wait_s, stop_after=1))
+        return any(True for _ in listening.notifies(timeout=WAIT_S if wait_s is None else wait_s, stop_after=1))
 
 
 def prepares(dsn: str) -> bool:
