@@ -76,6 +76,45 @@ def _held(document: Document) -> dict[str, str]:
     }
 
 
+def _enqueue(document: Document) -> dict[str, str]:
+    rates = [
+        _bar(document, "copy_rate", "raw COPY", other=True),
+        _bar(document, "bulk_rate", "enqueue_many"),
+        _bar(document, "bulk_async_rate", "aenqueue_many"),
+        _bar(document, "insert_rate", "INSERT, one by one", other=True),
+        _bar(document, "sql_rate", "pgtasks.enqueue(…), one by one"),
+        _bar(document, "python_rate", "task.enqueue(), one by one"),
+        _bar(document, "python_async_rate", "task.aenqueue(), one by one"),
+    ]
+    ratios = [
+        _bar(document, f"trigger_ratio_16_producers{state}", label)
+        for state, label in (
+            ("_alone", "no worker"),
+            ("", "a worker awake"),
+            ("_idle", "bursts that wake workers"),
+            ("_strangers", "a worker asleep that knows none"),
+        )
+    ]
+    least = budget(document, "trigger_ratio_16_producers")
+    return {
+        "enqueue": _bars("Adding tasks", document, rates, unit="tasks per second"),
+        "enqueue-trigger": _bars(
+            "What the trigger leaves of the inserts of 16 producers",
+            document,
+            ratios,
+            unit="rate with the trigger against the rate without",
+            digits=2,
+            limit=least,
+        ),
+    }
+
+
+def budget(document: Document, name: str) -> float | None:
+    """Give the limit that a figure has to keep, from the document."""
+    found = document["budgets"].get(name)
+    return float(found["budget"].split()[-1]) if found else None
+
+
 def _contention(document: Document) -> dict[str, str]:
     names = (("one", "1 worker"), ("two", "2 workers"), ("ten", "10 workers"))
     rates = [_bar(document, f"rate_{name}", label) for name, label in names]
@@ -115,9 +154,9 @@ def _rounds(courses: Sequence[Sequence[float]]) -> list[Line]:
     return [Line(f"round {number}", list(enumerate(values, start=1))) for number, values in enumerate(courses, start=1)]
 
 
-def _bars(title: str, document: Document, rows: Sequence[Bar | None], *, unit: str, digits: int = 0) -> str:
+def _bars(title: str, document: Document, rows: Sequence[Bar | None], *, unit: str, **how: Any) -> str:
     found = [row for row in rows if row is not None]
-    return bars(title, _subtitle(document, spread=True), found, unit=unit, digits=digits) if found else ""
+    return bars(title, _subtitle(document, spread=True), found, unit=unit, **how) if found else ""
 
 
 def _lines(title: str, document: Document, courses: Sequence[Line], *, x: str, y: str, digits: int = 0) -> str:
@@ -136,6 +175,7 @@ _DRAW: dict[str, Callable[[Document], dict[str, str]]] = {
     "drain": _drain,
     "horizon": _horizon,
     "held": _held,
+    "enqueue": _enqueue,
     "contention": _contention,
     "retries": _retries,
 }

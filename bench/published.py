@@ -12,9 +12,10 @@ from bench.scenario import Scenario
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+README = PAGE.parents[1] / "README.md"
 PICTURES = PAGE.parent / "pictures"
 PREFIX = "bench-"
-BUDGETS, RIVALS = "budgets", "rivals"
+BUDGETS, RIVALS, SPEED = "budgets", "rivals", "speed"
 
 
 def names(scenarios: Mapping[str, Scenario]) -> list[str]:
@@ -34,6 +35,7 @@ def write(scenarios: Mapping[str, Scenario]) -> None:
     for name in names(scenarios):
         page = filled(page, name, scenarios[name])
     PAGE.write_text(page, encoding="utf-8")
+    README.write_text(filled_readme(README.read_text(encoding="utf-8")), encoding="utf-8")
     made = plots(scenarios)
     for old in set(PICTURES.glob(f"{PREFIX}*.svg")) - made.keys():
         old.unlink()
@@ -67,6 +69,11 @@ def filled_summary(page: str, scenarios: Mapping[str, Scenario]) -> str:
     keys = {name: scenarios[name].keys(tuple(documents[name].get("rivals", ()))) for name in documents}
     page = _between_marks(page, BUDGETS, tables.budgets(documents, keys))
     return _between_marks(page, RIVALS, tables.settings(documents))
+
+
+def filled_readme(page: str) -> str:
+    """Give the README with what the committed results of `drain` and `horizon` say in a few sentences."""
+    return _between_marks(page, SPEED, tables.speed(read("drain"), read("horizon")))
 
 
 def _between_marks(page: str, name: str, text: str) -> str:

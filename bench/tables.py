@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -110,6 +111,32 @@ def settings(documents: Mapping[str, Mapping[str, Any]]) -> str:
         ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def speed(drain: Mapping[str, Any], horizon: Mapping[str, Any]) -> str:
+    """Say in a few sentences how fast it is, beside what ran in the same run."""
+    names = [name for name in sorted_by(drain, "rate") if value_of(drain, f"{RIVAL}{name}.rate") is not None]
+    others = ", ".join(
+        f"{drain['rivals'][name]['title']} {_hundreds(at(drain, f'{RIVAL}{name}.rate'))}" for name in names
+    )
+    ours = (
+        f"One worker process, {drain['tasks']:,} no-op tasks, history kept, timeout on, `fsync` on, "
+        f"{drain['machine']['cores']} cores: {_hundreds(drain['rate'])} tasks a second, "
+        f"{drain['ratio_to_sql_loop']:.2f} of a bare SQL loop that claims and completes with the same statements; "
+        f"{drain['worker_cpu_us_per_task']:.0f} µs of the worker's CPU, {drain['wal_bytes_per_task']:.0f} bytes of WAL "
+        f"and {drain['commits_per_task']:.3f} transactions per task. "
+    )
+    theirs = f"In the same run, one worker process each at its best settings: {others}. " if others else ""
+    held = (
+        f"While {horizon['tasks']:,} tasks pass behind an open transaction, which keeps vacuum from cleaning up, the "
+        f"claims of the last tenth cost {horizon['last_to_first']:.1f} times those of the first."
+    )
+    return textwrap.fill(ours + theirs + held, 120, break_on_hyphens=False)
+
+
+def _hundreds(rate: float) -> str:
+    """Give a rate without digits that the next run would not repeat."""
+    return f"{round(rate, -2 if rate >= 1000 else -1):,.0f}"  # noqa: PLR2004 - four digits and more
 
 
 def _rivals_of(documents: Mapping[str, Mapping[str, Any]]) -> dict[tuple[Any, ...], tuple[dict[str, Any], list[str]]]:

@@ -25,6 +25,13 @@ def test_the_page_has_the_budgets_and_the_rivals_of_all_of_them() -> None:
     assert published.filled_summary(PAGE, SCENARIOS) == PAGE, "run: ./dev bench tables"
 
 
+def test_the_readme_says_what_was_measured() -> None:
+    """Its few sentences about speed are made from the same results, and its plot is one of the page's."""
+    readme = published.README.read_text(encoding="utf-8")
+    assert published.filled_readme(readme) == readme, "run: ./dev bench tables"
+    assert "(docs/pictures/bench-drain.svg)" in readme
+
+
 def test_the_plots_are_those_of_the_committed_results() -> None:
     """Each is drawn from them, and none is left from before."""
     expected = published.plots(SCENARIOS)
