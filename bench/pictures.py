@@ -130,6 +130,21 @@ def _retries(document: Document) -> dict[str, str]:
     return {"retries": _bars("A storm of retries", document, rates, unit="per second")}
 
 
+def _delayed(document: Document) -> dict[str, str]:
+    names = (("first_start_ms", "first start"), ("lateness_p50_ms", "median"), ("lateness_p99_ms", "99th percentile"))
+    rows = [_bar(document, name, label) for name, label in names]
+    title = f"{document['tasks']:,} tasks that fall due at once: how late they start"
+    return {"delayed": _bars(title, document, rows, unit="milliseconds after the moment that they are due")}
+
+
+def _features(document: Document) -> dict[str, str]:
+    rows = [
+        _bar(document, "worker_cpu_us.plain", "a plain task, all of it", other=True),
+        *(_bar(document, f"worker_cpu_us.{name}", name.replace("_", " ")) for name in document["variants"]),
+    ]
+    return {"features": _bars("What each feature adds", document, rows, unit="worker CPU, µs per task", digits=2)}
+
+
 def _rivals(document: Document, figure: str) -> list[Bar | None]:
     return [
         _bar(document, f"{RIVAL}{name}.{figure}", _title(document, name), other=True)
@@ -178,4 +193,6 @@ _DRAW: dict[str, Callable[[Document], dict[str, str]]] = {
     "enqueue": _enqueue,
     "contention": _contention,
     "retries": _retries,
+    "delayed": _delayed,
+    "features": _features,
 }

@@ -88,7 +88,8 @@ def bars(
     left = MARGIN + max(len(row.label) for row in rows) * LETTER[13] + 10
     numbers = [_number(row.value, digits) for row in rows]
     right = WIDTH - MARGIN - max(map(len, numbers)) * LETTER[12] - 12
-    scale = _scale([row.high for row in rows] + ([limit] if limit else []), left, right, decades=decades)
+    reach = [reached for row in rows for reached in (row.low, row.value, row.high)] + ([limit] if limit else [])
+    scale = _scale(reach, left, right, decades=decades)
     top = HEAD + (LEGEND if kinds else 0)
     tops = _tops(rows, top)
     bottom = tops[-1] + BAR + 8
@@ -150,8 +151,9 @@ def _scale(values: Sequence[float], start: float, end: float, *, decades: bool) 
         return Scale(
             10.0 ** math.floor(math.log10(low / 1.5)), 10.0 ** math.ceil(math.log10(high)), start, end, decades
         )
-    step = _step(high or 1.0)
-    return Scale(0.0, math.ceil((high or 1.0) / step) * step, start, end)
+    low = min(0.0, *values)
+    step = _step((high - low) or 1.0)
+    return Scale(math.floor(low / step) * step, math.ceil((high or 1.0) / step) * step, start, end)
 
 
 def _step(span: float) -> float:
@@ -169,10 +171,10 @@ def _tops(rows: Sequence[Bar], top: float) -> list[float]:
 
 
 def _bar(row: Bar, y: float, scale: Scale, colour: str, number: str) -> list[str]:
-    end, low, high = scale.at(row.value), scale.at(row.low), scale.at(row.high)
-    middle = y + BAR / 2
-    size = f'width="{max(end - scale.start, 1):.1f}" height="{BAR}"'
-    drawn = [f'<rect x="{scale.start:.1f}" y="{y:.1f}" {size} rx="2" fill="{colour}"/>']
+    start, end = sorted((scale.at(scale.low if scale.decades else 0.0), scale.at(row.value)))
+    low, high, middle = scale.at(row.low), scale.at(row.high), y + BAR / 2
+    size = f'width="{max(end - start, 1):.1f}" height="{BAR}"'
+    drawn = [f'<rect x="{start:.1f}" y="{y:.1f}" {size} rx="2" fill="{colour}"/>']
     if high - low > 1:
         drawn.append(_stroke(low, middle, high, middle, INK, width=1.4))
         drawn += [_stroke(place, middle - 4, place, middle + 4, INK, width=1.4) for place in (low, high)]

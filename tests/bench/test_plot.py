@@ -67,6 +67,13 @@ def test_longer_bars_are_higher_values() -> None:
     assert float(first.attrib["width"]) / float(second.attrib["width"]) == pytest.approx(81_678 / 490.4, rel=0.05)
 
 
+def test_a_gain_is_drawn_to_the_other_side() -> None:
+    """Below 0 is left of 0, and inside."""
+    rows = [Bar("a cost", 2.0, 1.5, 2.5), Bar("a gain", -1.0, -1.2, -0.8)]
+    cost, gain = (each for each in elements(plot.bars("t", "s", rows, unit="u")) if each.attrib.get("rx") == "2")
+    assert float(gain.attrib["x"]) + float(gain.attrib["width"]) == pytest.approx(float(cost.attrib["x"]), abs=0.2)
+
+
 def test_scales() -> None:
     """Round numbers on the axis; by decades each is ten times the one before."""
     assert Scale(0, 125_000, 0, 500).ticks() == [0, 25_000, 50_000, 75_000, 100_000, 125_000]
