@@ -87,14 +87,15 @@ class Bench:
         assert row is not None
         return row[0]
 
-    def fill(self, tasks: int, names: Sequence[str] = ("noop",)) -> None:
+    def fill(self, tasks: int, names: Sequence[str] = ("noop",), payload: str = "{}") -> None:
         """Start from empty tables and insert tasks that are all due, of these names in turns."""
         for table in _TABLES:
             self.connection.execute(f"TRUNCATE pgtasks.{table}".encode())
         self.connection.execute("CHECKPOINT")
         self.connection.execute(
-            "INSERT INTO pgtasks.tasks (name) SELECT (%s::text[])[1 + n %% %s] FROM generate_series(1, %s) AS n",
-            (list(names), len(names), tasks),
+            "INSERT INTO pgtasks.tasks (name, payload)"
+            " SELECT (%s::text[])[1 + n %% %s], %s::jsonb FROM generate_series(1, %s) AS n",
+            (list(names), len(names), payload, tasks),
         )
         # Otherwise autovacuum would do it, sometime during the run.
         self.connection.execute("VACUUM (ANALYZE) pgtasks.tasks")

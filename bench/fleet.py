@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,14 @@ class Usage(NamedTuple):
 def worker(app: str, *options: str, concurrency: int, log_level: str = "warning") -> list[str]:
     """Give the command line of a worker, as a person would type it."""
     return ["pgtasks", "worker", app, "--concurrency", str(concurrency), *options, "--log-level", log_level]
+
+
+def free_port() -> int:
+    """Give a port of this machine that nobody has at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def module(name: str, *arguments: str) -> list[str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from bench.scenario import Scenario
-from bench.scenarios import contention, drain, enqueue, held, horizon, retries
+from bench.scenarios import backlog, contention, delayed, drain, enqueue, features, held, horizon, retries
 
 _MODULES = (
     drain,
     enqueue,
+    backlog,
     horizon,
     held,
     contention,
     retries,
+    delayed,
+    features,
 )
 SCENARIOS: dict[str, Scenario] = {module.SCENARIO.name: module.SCENARIO for module in _MODULES}

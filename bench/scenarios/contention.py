@@ -6,20 +6,12 @@ of a worker passes over what the others have claimed, and skips what they are cl
 
 from __future__ import annotations
 
-import time
-from typing import NamedTuple
-
-from bench import fleet, machine, worker
-from bench.cpu import BackendSampler, is_supported
+from bench import fleet, machine, together, worker
 from bench.database import Bench
 from bench.report import Budget, Figures, Key, progress
 from bench.scenario import Outcome, Plan, Scenario, no_rivals
 
 COUNTS = {1: "one", 2: "two", 10: "ten"}
-# Workers that have just come up look once more before they sleep.
-SETTLE_S = 1.0
-DRAIN_S = 600.0
-QUEUE = "default"
 KEYS = (
     Key("ten_to_two", "tasks per second of ten workers against two, round by round", 2, Budget(least=1.0)),
     Key("ten_to_one", "of ten workers against one", 2),
@@ -39,17 +31,6 @@ KEYS = (
 )
 
 
-class Together(NamedTuple):
-    """What some workers did together: by the name of the figure, without how many they were."""
-
-    rate: float
-    worker_cpu_us_per_task: float | None
-    backend_cpu_us_per_task: float | None
-    claim_cpu_us_per_task: float | None
-    commits_per_task: float
-    tasks_per_claim: float
-
-
 def command() -> list[str]:
     """Give the command line of each worker."""
     return fleet.worker("bench.app:app", concurrency=worker.CONCURRENCY)
@@ -61,7 +42,7 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
     for number in range(1, plan.rounds + 1):
         counts = sorted(COUNTS, reverse=number % 2 == 0)
         fsync_ms = machine.fsync_ms(bench.server.directory)
-        runs = {COUNTS[count]: together(bench, plan.tasks, count) for count in counts}
+        runs = {COUNTS[count]: _run(bench, plan.tasks, count) for count in counts}
         figures: Figures = {
             "ten_to_two": runs["ten"].rate / runs["two"].rate,
             "ten_to_one": runs["ten"].rate / runs["one"].rate,
@@ -77,47 +58,11 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
     return outcome
 
 
-def together(bench: Bench, tasks: int, count: int) -> Together:
-    """Let so many workers drain a full queue."""
+def _run(bench: Bench, tasks: int, count: int) -> together.Together:
     bench.fill(tasks)
-    bench.value("SELECT pgtasks.pause(%s)", QUEUE)
-    with (
-        fleet.Fleet(bench, *[command()] * count) as workers,
-        BackendSampler(bench.admin_dsn, bench.name) as sampler,
-    ):
-        workers.ready(count)
-        time.sleep(SETTLE_S)
-        # Those who claim nothing yet have an idle session each; its commits count from here on.
-        commits, leases = bench.counters().commits, _leases(bench)
-        used_s = [_used(workers, sampler)]
-        bench.value("SELECT pgtasks.resume(%s)", QUEUE)
-        workers.until(bench.emptiness(), DRAIN_S, "all is done")
-        used_s.append(_used(workers, sampler))
-        workers.stop()
-    worker_us, backend_us, claim_us = (
-        None if a is None or b is None else (b - a) / tasks * 1e6 for a, b in zip(*used_s, strict=True)
-    )
-    return Together(
-        rate=tasks / bench.span(tasks).seconds,
-        worker_cpu_us_per_task=worker_us,
-        backend_cpu_us_per_task=backend_us,
-        claim_cpu_us_per_task=claim_us,
-        commits_per_task=(bench.counters().commits - commits) / tasks,
-        tasks_per_claim=tasks / (_leases(bench) - leases),
-    )
-
-
-def _used(workers: fleet.Fleet, sampler: BackendSampler) -> list[float | None]:
-    """Give the CPU seconds so far: of the workers, of their server processes, of those that claim."""
-    if not is_supported():
-        return [None, None, None]
-    return [workers.cpu_s(), sampler.cpu_s(), sampler.cpu_s("claim")]
-
-
-def _leases(bench: Bench) -> int:
-    """Say how many leases there have been: one for each claim that found something."""
-    found: int = bench.value("SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM pgtasks.leases_id_seq")
-    return found
+    done = together.drained(bench, [command()] * count, tasks)
+    # By history the time is that from the first claim on.
+    return done._replace(rate=tasks / bench.span(tasks).seconds)
 
 
 SCENARIO = Scenario(
