@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.scenario import Scenario
-from bench.scenarios import backlog, contention, delayed, drain, enqueue, features, held, horizon, retries
+from bench.scenarios import backlog, contention, delayed, drain, enqueue, features, held, horizon, retries, soak
 
 _MODULES = (
     drain,
@@ -14,6 +14,7 @@ _MODULES = (
     contention,
     retries,
     delayed,
+    soak,
     features,
 )
 SCENARIOS: dict[str, Scenario] = {module.SCENARIO.name: module.SCENARIO for module in _MODULES}
