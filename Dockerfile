@@ -11,7 +11,10 @@ COPY pyproject.toml README.md LICENSE /src/
 COPY pgtasks /src/pgtasks
 COPY migrations /src/migrations
 COPY examples /app/examples
-RUN pip install --no-cache-dir --root-user-action=ignore /src && useradd --uid 10001 --create-home pgtasks
+# A checkout may be readable by its owner alone, and COPY keeps that.
+RUN chmod -R a+rX /src /app \
+    && pip install --no-cache-dir --root-user-action=ignore /src \
+    && useradd --uid 10001 --create-home pgtasks
 
 # A number, because Kubernetes' runAsNonRoot cannot tell whose name a name is.
 USER 10001

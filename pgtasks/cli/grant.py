@@ -12,6 +12,7 @@ from pgtasks.cli.escape import escape
 from pgtasks.cli.output import print_json
 from pgtasks.errors import ConfigError
 from pgtasks.store import granting
+from pgtasks.store.turns import turn
 
 KindArgument = Annotated[
     str,
@@ -44,7 +45,7 @@ def grant(
             raise ConfigError("--sql prints SQL and nothing else; leave out --json")
         typer.echo("".join(f"{statement};\n" for statement in statements), nl=False)
         return
-    with connected(dsn) as connection:
+    with connected(dsn) as connection, turn(connection):
         granting.grant(connection, found, name)
     if as_json:
         print_json({"kind": found, "role": name, "statements": statements})

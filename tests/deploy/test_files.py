@@ -152,7 +152,31 @@ def test_only_the_migration_knows_the_owner() -> None:
         container["name"]: [source["secretRef"]["name"] for source in container["envFrom"]]
         for container in (*pod["initContainers"], *pod["containers"])
     }
-    assert secrets == {"migrate": ["pgtasks-owner"], "worker": ["pgtasks-worker"]}
+    assert secrets == {"migrate": ["pgtasks-owner"], "grant": ["pgtasks-owner"], "worker": ["pgtasks-worker"]}
+    assert [container["args"][0] for container in pod["initContainers"]] == ["migrate", "grant"]
+
+
+def test_what_the_scaler_asks_for_is_there() -> None:
+    """KEDA takes the connection string from the variables of the worker's container."""
+    (container,) = KUBERNETES[0]["spec"]["template"]["spec"]["containers"]
+    (trigger,) = KUBERNETES[1]["spec"]["triggers"]
+    assert trigger["metadata"]["connectionFromEnv"] in {one["name"] for one in container["env"]}
+
+
+def test_no_container_needs_more_than_the_restricted_standard_gives() -> None:
+    """A namespace that enforces it would refuse the pod, also for what only prepares it."""
+    pod = KUBERNETES[0]["spec"]["template"]["spec"]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    for container in (*pod["initContainers"], *pod["containers"]):
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_what_stays_up_comes_back_after_a_reboot() -> None:
+    """Docker starts nothing again that has no such rule; a worker alone would wait for its database for ever."""
+    rules = {name: service.get("restart") for name, service in COMPOSE["services"].items()}
+    assert rules.pop("migrate") == rules.pop("grant") == "on-failure"
+    assert set(rules.values()) == {"unless-stopped"}
 
 
 def test_the_image_runs_as_a_number() -> None:
