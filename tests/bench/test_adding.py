@@ -1,28 +1,58 @@
-"""The scenario of enqueueing measures every figure, and every task that it adds for a worker is run."""
+"""The scenarios of enqueueing and of backlogs measure every figure, and lose no task."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from bench import cpu, database
+from bench import cpu, database, level
+from bench.database import Bench
 from bench.scenario import Plan
-from bench.scenarios import enqueue
+from bench.scenarios import backlog, enqueue
 from tests.long import LONG
 
 pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.timeout(60)]
 WITH_WORKERS = tuple(state for state in enqueue.STATES if state != "_alone")
 
 
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    """A server to measure."""
+    with database.started() as made:
+        yield made
+
+
 @pytest.mark.parametrize("left_out", [WITH_WORKERS, pytest.param((), marks=LONG)])
-def test_a_small_round_has_every_figure(left_out: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_round_has_every_figure(
+    bench: Bench, left_out: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In each state of the workers, with the trigger and without; it is on in the end."""
     for state in left_out:
         monkeypatch.delitem(enqueue.STATES, state)
     monkeypatch.setattr(enqueue, "SLICES", 1)
-    with database.started() as bench:
-        (figures,) = enqueue.measure(bench, Plan(tasks=400, rounds=1)).rounds
-        switched = bench.value("SELECT tgenabled FROM pg_trigger WHERE tgname = 'tasks_inserted'")
+    (figures,) = enqueue.measure(bench, Plan(tasks=400, rounds=1)).rounds
     expected = [key.name for key in enqueue.KEYS if not key.name.endswith(tuple(f"16_producers{s}" for s in left_out))]
     assert not cpu.is_supported() or [name for name in expected if figures.get(name) is None] == []
     assert all(value is None or value > 0 for value in figures.values())
-    assert switched == "O"
+    assert bench.value("SELECT tgenabled FROM pg_trigger WHERE tgname = 'tasks_inserted'") == "O"
+
+
+def test_a_queue_keeps_its_length_while_a_worker_runs(bench: Bench) -> None:
+    """What is finished is added again, the figures are those of the span, and nothing is lost."""
+    with level.made(bench, 2000) as queue:
+        costs = queue.drain(2000, is_warm=True)
+        left = queue.value("SELECT count(*) FROM pgtasks.tasks")
+    assert 1000 <= left <= 3000
+    assert costs.rate > 0
+    assert not cpu.is_supported() or all(value is not None and value > 0 for value in costs)
+
+
+@LONG
+def test_small_backlogs_have_every_figure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a round that goes up and one that goes down."""
+    monkeypatch.setattr(backlog, "BACKLOGS", {"10k": 2000, "1m": 3000, "5m": 4000})
+    outcome = backlog.measure(bench, Plan(tasks=2000, rounds=2))
+    assert not cpu.is_supported() or all(
+        figures[key.name] is not None for figures in outcome.rounds for key in backlog.KEYS
+    )

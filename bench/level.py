@@ -1,0 +1,167 @@
+"""A database whose queue keeps its length: whatever is finished is added again at the end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from bench import cpu, fleet, worker
+from bench.cpu import OURS, BackendSampler
+from bench.database import Bench, Connection
+from pgtasks import schema
+
+# A worker's first claims plan their statements, its interpreter is still warming up, and the sampler
+# has to find its sessions.
+RUN_IN_S = 1.0
+REFILL_EVERY_S, REFILL_LEAST = 0.005, 100
+FINISHED_S = 600.0
+_DONE = "SELECT coalesce(max(id), 0) FROM pgtasks.history"
+
+
+class Costs(NamedTuple):
+    """What the tasks of a span of time cost in CPU, None where that cannot be read, and how many a second they were.
+
+    `claim_us` and `finish_us` are those of the server processes that claim and that complete.
+    """
+
+    claim_us: float | None
+    finish_us: float | None
+    worker_us: float | None
+    rate: float
+
+
+@dataclass(frozen=True)
+class Level(Bench):
+    """A database of its own on the measured server, with a queue of a fixed length."""
+
+    database: str
+
+    @property
+    def dsn(self) -> str:
+        """The database that is measured."""
+        return self.server.dsn_for(self.database)
+
+    @property
+    def name(self) -> str:
+        """The name of the database that is measured."""
+        return self.database
+
+    def drain(self, tasks: int, *, is_warm: bool) -> Costs:
+        """Let a worker run about so many tasks, after some that do not count; raises AssertionError when one is lost.
+
+        Before a warm run, what it will claim is read once: a long queue's head has left the server's
+        cache long ago, where a short one's is still there from the inserts.
+        """
+        self.connection.execute("TRUNCATE pgtasks.history")
+        first: int = self.value("SELECT min(id) FROM pgtasks.tasks")
+        before: int = self.value("SELECT count(*) FROM pgtasks.tasks")
+        if is_warm:
+            self._warm(2 * tasks)
+        with (
+            BackendSampler(self.admin_dsn, self.name) as sampler,
+            fleet.Fleet(self, fleet.worker("bench.app:app", concurrency=worker.CONCURRENCY)) as running,
+            self._refilled(first, before),
+        ):
+            running.until(lambda: self.value(_DONE) > first, fleet.READY_S, "the worker runs tasks")
+            running.sleep(RUN_IN_S)
+            started_s, done, used_s = time.time(), self.value(_DONE), running.cpu_s()
+            running.until(lambda: self.value(_DONE) >= done + tasks, FINISHED_S, "the tasks are done")
+            ended_s, after_s = time.time(), running.cpu_s()
+            running.stop()
+        claimed = self._claimed_between(started_s, ended_s)
+
+        def us_of(part: str) -> float | None:
+            if not cpu.is_supported():
+                return None
+            return cpu.between(sampler.samples(part), started_s, ended_s) / claimed * 1e6
+
+        return Costs(
+            claim_us=us_of("claim"),
+            finish_us=us_of("finish"),
+            worker_us=None if used_s is None or after_s is None else (after_s - used_s) / claimed * 1e6,
+            rate=claimed / (ended_s - started_s),
+        )
+
+    def _claimed_between(self, started_s: float, ended_s: float) -> int:
+        claimed: int = self.value(
+            "SELECT count(*) FROM pgtasks.history"
+            " WHERE started_at >= to_timestamp(%s) AND started_at < to_timestamp(%s)",
+            started_s,
+            ended_s,
+        )
+        return claimed
+
+    def _warm(self, tasks: int) -> None:
+        """Read what will be claimed first, in the index and in the table."""
+        self.value(
+            "SELECT sum(length(head.name)) FROM (SELECT t.name FROM pgtasks.tasks AS t"
+            " WHERE t.queue = 'default' AND t.priority = 0 ORDER BY t.run_at, t.id LIMIT %s) AS head",
+            tasks,
+        )
+
+    @contextmanager
+    def _refilled(self, first: int, before: int) -> Iterator[None]:
+        """Add a task for each one that is finished, in a thread; then check that none is missing.
+
+        Tasks are finished nearly in the order of their ids, so the greatest one tells how many.
+        """
+        stop, failed, added = threading.Event(), [], 0
+
+        def refill() -> None:
+            nonlocal added
+            try:
+                with psycopg.connect(self.dsn, autocommit=True, application_name=OURS) as connection:
+                    while not stop.wait(REFILL_EVERY_S):
+                        added += _refill(connection, first, added)
+            except psycopg.Error as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=refill, name="refill", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+        assert not failed, f"the queue could not be refilled: {failed[0]}"
+        left = self.value("SELECT count(*) FROM pgtasks.tasks")
+        done = self.value("SELECT count(*) FROM pgtasks.history")
+        assert left + done == before + added, (
+            f"{left} tasks are left and {done} are done, of {before} and {added} more: the run is not valid"
+        )
+
+
+def _refill(connection: Connection, first: int, added: int) -> int:
+    row = connection.execute(_DONE).fetchone()
+    assert row is not None
+    missing: int = row[0] - first + 1 - added
+    if missing < REFILL_LEAST:
+        return 0
+    connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 'noop' FROM generate_series(1, %s)", (missing,))
+    return missing
+
+
+@contextmanager
+def made(bench: Bench, length: int) -> Iterator[Level]:
+    """Make a database with a queue of so many tasks; it is dropped afterwards."""
+    database = f"backlog_{length}"
+    drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(database))
+    with psycopg.connect(bench.admin_dsn, autocommit=True, application_name=OURS) as admin:
+        admin.execute(drop)
+        admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+        dsn = bench.server.dsn_for(database)
+        try:
+            schema.migrate(dsn)
+            with psycopg.connect(dsn, autocommit=True, application_name=OURS) as connection:
+                level = Level(bench.server, connection, database)
+                level.fill(length)
+                yield level
+        finally:
+            admin.execute(drop)
