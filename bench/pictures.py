@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from bench.plot import Bar, Line, bars, lines
+from bench.series import Sample, claim_p99_ms
 from bench.tables import RIVAL, sorted_by, value_of
 
 Document = Mapping[str, Any]
+TENTHS = 10
 FREE, HELD = "no snapshot held", "an old snapshot held"
 WORKER, SERVER = "worker", "server processes"
 
@@ -145,6 +148,80 @@ def _features(document: Document) -> dict[str, str]:
     return {"features": _bars("What each feature adds", document, rows, unit="worker CPU, µs per task", digits=2)}
 
 
+def _backlog(document: Document) -> dict[str, str]:
+    names = {name: f"{length:,} in the queue" for name, length in document["backlogs"].items()}
+    names["cold"] = f"{names['5m']}, its head not cached"
+    rows = [_bar(document, f"claim_us_{name}", label) for name, label in names.items()]
+    title = "The cost of a claim by the length of the queue"
+    return {"backlog": _bars(title, document, rows, unit="CPU of the claiming server process, µs per task", digits=2)}
+
+
+def _latency(document: Document) -> dict[str, str]:
+    points = ("p50", "p99")
+    owners = [
+        ("", "pgtasks, from COMMIT"),
+        ("floor_", "bare LISTEN/NOTIFY + claim"),
+        ("from_call_", "pgtasks, from the call"),
+    ]
+    owners += [
+        (f"{RIVAL}{name}.", f"{_title(document, name)}, from the call") for name in sorted_by(document, "p50_ms")
+    ]
+    idle = [
+        _bar(document, f"{prefix}{point}_ms", label, kind=point, other=prefix not in {"", "from_call_"})
+        for prefix, label in owners
+        for point in points
+    ]
+    load = [
+        _bar(document, f"{point}_ms_at_{share}", f"{share} % of capacity", kind=point)
+        for share in (20, 50, 80)
+        for point in points
+    ]
+    unit = "milliseconds, each step ten times the one before"
+    return {
+        "latency": _bars("How soon an idle worker starts a task", document, idle, unit=unit, digits=2, decades=True),
+        "latency-load": _bars(
+            "How soon a task starts under load, from the moment it was due",
+            document,
+            load,
+            unit=unit,
+            digits=1,
+            decades=True,
+        ),
+    }
+
+
+def _soak(document: Document) -> dict[str, str]:
+    samples = [Sample(**each) for each in document["series"][0]]
+    seconds = float(document["seconds"])
+    edges = [seconds * number / TENTHS for number in range(TENTHS + 1)]
+    claims = [claim_p99_ms(samples, start, end) for start, end in pairwise(edges)]
+    sizes = [
+        Line(
+            "memory of the worker", [(one.at_s / 60, one.worker_mib) for one in samples if one.worker_mib is not None]
+        ),
+        Line("table of tasks, with its indexes", [(one.at_s / 60, one.tasks_mib) for one in samples]),
+    ]
+    minutes = {"x": "minutes", "categories": False}
+    return {
+        "soak": _lines("What must not grow", document, sizes, y="MiB", **minutes),
+        "soak-claims": _lines(
+            "The 99th percentile of claims",
+            document,
+            [Line("", [(number, value) for number, value in enumerate(claims, start=1) if value is not None])],
+            x=f"tenth of {seconds / 60:g} minutes",
+            y="milliseconds",
+            digits=1,
+        ),
+        "soak-dead": _lines(
+            "Rows of tasks that wait for vacuum",
+            document,
+            [Line("", [(one.at_s / 60, one.dead_rows) for one in samples])],
+            y="rows",
+            **minutes,
+        ),
+    }
+
+
 def _rivals(document: Document, figure: str) -> list[Bar | None]:
     return [
         _bar(document, f"{RIVAL}{name}.{figure}", _title(document, name), other=True)
@@ -174,15 +251,16 @@ def _bars(title: str, document: Document, rows: Sequence[Bar | None], *, unit: s
     return bars(title, _subtitle(document, spread=True), found, unit=unit, **how) if found else ""
 
 
-def _lines(title: str, document: Document, courses: Sequence[Line], *, x: str, y: str, digits: int = 0) -> str:
-    if not any(course.points for course in courses):
-        return ""
-    return lines(title, _subtitle(document, spread=False), courses, x=x, y=y, digits=digits, categories=True)
+def _lines(title: str, document: Document, courses: Sequence[Line], **how: Any) -> str:
+    found = [course for course in courses if course.points]
+    return lines(title, _subtitle(document, spread=False), found, **{"categories": True, **how}) if found else ""
 
 
 def _subtitle(document: Document, *, spread: bool) -> str:
     rounds, host = len(document["rounds"]), document["machine"]
-    said = f"medians of {rounds} rounds, whiskers from the lowest to the highest" if spread else f"{rounds} rounds"
+    said = "1 round" if rounds == 1 else f"{rounds} rounds"
+    if spread and rounds > 1:
+        said = f"medians of {said}, whiskers from the lowest to the highest"
     return f"{said}; {host['processor']}, {host['cores']} cores, {document['finished_at'][:10]}"
 
 
@@ -191,8 +269,11 @@ _DRAW: dict[str, Callable[[Document], dict[str, str]]] = {
     "horizon": _horizon,
     "held": _held,
     "enqueue": _enqueue,
+    "backlog": _backlog,
+    "latency": _latency,
     "contention": _contention,
     "retries": _retries,
     "delayed": _delayed,
     "features": _features,
+    "soak": _soak,
 }

@@ -90,7 +90,7 @@ def bars(
     right = WIDTH - MARGIN - max(map(len, numbers)) * LETTER[12] - 12
     reach = [reached for row in rows for reached in (row.low, row.value, row.high)] + ([limit] if limit else [])
     scale = _scale(reach, left, right, decades=decades)
-    top = HEAD + (LEGEND if kinds else 0)
+    top = HEAD + (LEGEND if kinds or limit else 0)
     tops = _tops(rows, top)
     bottom = tops[-1] + BAR + 8
     drawn = [*_head(title, subtitle), *_legend([(kind, COLOURS[at]) for at, kind in enumerate(kinds)], left)]
@@ -203,7 +203,7 @@ def _vertical_grid(scale: Scale, top: float, bottom: float, unit: str, middle: f
 
 def _rule(x1: float, y1: float, x2: float, y2: float, name: str) -> list[str]:
     dashed = _stroke(x1, y1, x2, y2, "#cf222e", width=1.4).replace("/>", ' stroke-dasharray="5 4"/>')
-    return [dashed, _text(x1 + 4, y1 + 2, name, size=12, colour="#cf222e")]
+    return [dashed, _text(x1 + 4, y1 + 1, name, size=12, colour="#cf222e")]
 
 
 def _head(title: str, subtitle: str) -> list[str]:

@@ -16,6 +16,8 @@ HEADINGS = {
     "held_to_free": "held to free",
     "worker_cpu_us_per_task": "worker CPU, µs/task",
     "backend_cpu_us_per_task": "server CPU, µs/task",
+    "p50_ms": "p50, ms from the call",
+    "p99_ms": "p99, ms from the call",
     "wal_bytes_per_task": "WAL, bytes/task",
     "commits_per_task": "commits/task",
 }
@@ -49,7 +51,7 @@ def rivals(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
     has_ratio = bool(budgets)
     heads = ["queue", *(["pgtasks against it"] if has_ratio else []), *(HEADINGS.get(each, each) for each in digits)]
     lines = ["| " + " | ".join(heads) + " |", "|---|" + "--:|" * (len(heads) - 1)]
-    own = [_spread(document, each, digits[each]) for each in digits]
+    own = [_spread(document, _own(document, each), digits[each]) for each in digits]
     lines.append("| " + " | ".join(["**pgtasks**", *([""] if has_ratio else []), *own]) + " |")
     for name in names:
         cells = [_spread(document, f"{RIVAL}{name}.{each}", digits[each]) for each in digits]
@@ -62,9 +64,16 @@ def rivals(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
 
 
 def sorted_by(document: Mapping[str, Any], figure: str) -> list[str]:
-    """Give the names of a document's rivals, the highest figure first, those without one at the end."""
-    found = document.get("rivals", {})
-    return sorted(found, key=lambda name: -(value_of(document, f"{RIVAL}{name}.{figure}") or 0.0))
+    """Give the names of the rivals, the best figure first (the lowest of times), those without one at the end."""
+    found = {name: value_of(document, f"{RIVAL}{name}.{figure}") for name in document.get("rivals", {})}
+    better = 1 if figure.endswith("_ms") else -1
+    return sorted(found, key=lambda name: (found[name] is None, better * (found[name] or 0.0)))
+
+
+def _own(document: Mapping[str, Any], figure: str) -> str:
+    """Give the name of ours that is measured as a rival's figure of this name is."""
+    from_call = f"from_call_{figure}"
+    return figure if value_of(document, from_call) is None else from_call
 
 
 def place(document: Mapping[str, Any]) -> str:
@@ -101,7 +110,7 @@ def settings(documents: Mapping[str, Mapping[str, Any]]) -> str:
     """Say of each rival of these documents what was installed, how it was configured, and who says so."""
     lines = ["| queue | installed | configured for speed | a finished task | measured in |", "|---|---|---|---|---|"]
     for (_, title), (facts, scenarios) in sorted(_rivals_of(documents).items()):
-        sources = ", ".join(f"[{number}]({url})" for number, url in enumerate(facts["sources"], start=1))
+        sources = ", ".join(_source(number, text) for number, text in enumerate(facts["sources"], start=1))
         cells = [
             title,
             ", ".join(f"`{package}`" for package in facts["packages"]),
@@ -132,6 +141,12 @@ def speed(drain: Mapping[str, Any], horizon: Mapping[str, Any]) -> str:
         f"claims of the last tenth cost {horizon['last_to_first']:.1f} times those of the first."
     )
     return textwrap.fill(ours + theirs + held, 120, break_on_hyphens=False)
+
+
+def _source(number: int, text: str) -> str:
+    """Give an address as a link, with what stands behind it; what is none as it is."""
+    address, _, rest = text.partition(" ")
+    return " ".join([f"[{number}]({address})", _cell(rest)]).strip() if "://" in address else _cell(text)
 
 
 def _hundreds(rate: float) -> str:
