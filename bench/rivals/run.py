@@ -25,6 +25,10 @@ from bench.rivals.rival import Command, Place, Rival, Unavailable
 START_S = 60.0
 # After a SIGTERM; then it is killed, which is no part of what is measured.
 STOP_S = 20.0
+# Between the end of a process's output and its own.
+END_S = 1.0
+# What enqueueing may take in all.
+API_S = 300.0
 # How often the database is asked whether all is finished: once the last handler has run, and before
 # that, for rivals that cannot say when the last one has.
 POLL_S, BLIND_POLL_S = 0.005, 0.1
@@ -205,13 +209,40 @@ def run(
         )
 
 
+def enqueue(rival: Rival, bench: Bench, tasks: int, how: str) -> float:
+    """Give the tasks per second that a rival's API takes, `how` = "single" or "bulk", while no worker runs.
+
+    It has to be installed. Raises Unavailable when it fails, NotImplementedError when it is not measured.
+    """
+    with rival.place(bench) as place, started(rival.enqueue(place.dsn, tasks, how)) as process:
+        first = process.expect("first", START_S)
+        last = first and process.expect("last", API_S)
+        if first is None or last is None:
+            raise _failure(process, "it enqueued nothing, or not everything")
+        return tasks / (float(last["at"]) - float(first["at"]))
+
+
+def latencies_s(rival: Rival, bench: Bench, tasks: int, every_s: float) -> list[float]:
+    """Give how long each task took from right before it was enqueued to its handler, one every so often.
+
+    It has to be installed. Raises Unavailable when it fails, NotImplementedError when it is not measured.
+    """
+    with rival.place(bench) as place, started(rival.latency(place.dsn, tasks, every_s)) as process:
+        found = process.expect("latencies", START_S + tasks * every_s + API_S)
+        if found is None:
+            raise _failure(process, "its tasks did not arrive")
+        return [float(latency_s) for latency_s in found["s"]]
+
+
+def _failure(process: Process, otherwise: str) -> Unavailable:
+    return Unavailable(process.complaint() if process.wait(END_S) else otherwise)
+
+
 def _measured(rival: Rival, place: Place, process: Process, tasks: int, seconds: float) -> tuple[int, float]:
     """Give how many tasks were finished in which time."""
     first = process.expect("first", START_S)
     if first is None:
-        if process.wait(POLL_S):
-            raise Unavailable(process.complaint())
-        raise Unavailable(f"it ran no task within {START_S:g} s")
+        raise _failure(process, f"it ran no task within {START_S:g} s")
     start_s, end_s = float(first["at"]), float(first["at"]) + seconds
     last = None
     while time.time() < end_s:

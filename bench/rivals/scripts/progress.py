@@ -8,12 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
-
-Mode = Callable[[str, dict[str, Any]], Coroutine[Any, Any, None]]
+from collections.abc import Callable
 
 
 def say(event: str, **facts: object) -> None:
@@ -28,7 +24,7 @@ class Meter:
         self.tasks, self.done = tasks, 0
         self._on_last = on_last
 
-    def tick(self) -> None:
+    def tick(self, _task: object = None) -> None:
         """Count one handler."""
         self.done += 1
         if self.done == 1:
@@ -45,9 +41,3 @@ class Meter:
 def on_sigterm(stop: Callable[[], None]) -> None:
     """Stop on a SIGTERM, in a running event loop."""
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop)
-
-
-def main(modes: Mapping[str, Mode], run: Callable[[Coroutine[Any, Any, None]], object] = asyncio.run) -> None:
-    """Run the mode that the command line asks for: MODE DSN OPTIONS."""
-    _, mode, dsn, options = sys.argv
-    run(modes[mode](dsn, json.loads(options)))
