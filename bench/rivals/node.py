@@ -52,6 +52,14 @@ class NodeRival(PostgresRival):
         """Give the worker that runs so many tasks."""
         return self.script("work", dsn, tasks=tasks)
 
+    def enqueue(self, dsn: str, tasks: int, how: str) -> Command:
+        """Give the process that enqueues through its API."""
+        return self.script("enqueue", dsn, tasks=tasks, how=how)
+
+    def latency(self, dsn: str, tasks: int, every_s: float) -> Command:
+        """Give the process that is an idle worker, and enqueues a task every so often."""
+        return self.script("latency", dsn, tasks=tasks, every_s=every_s)
+
     def script(self, mode: str, dsn: str, **facts: Any) -> Command:
         """Give the call of its script, in its folder."""
         node: Path = self.folder / "node_modules" / _node_package() / "bin" / "node"

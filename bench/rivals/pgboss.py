@@ -22,8 +22,9 @@ class Pgboss(NodeRival):
     packages = ("pg-boss@12.38.0",)
     settings = (
         "A handler that gets 1,000 jobs and finishes them together (batchSize), two of them at once "
-        "(localConcurrency), the next batch at once after a full one (burstWhenBatchFull), a table of the queue's own "
-        f"(partition); Node.js {NODE}. Its instance, monitoring and maintenance have their defaults."
+        "(localConcurrency), the next batch at once after a full one (burstWhenBatchFull), woken by NOTIFY "
+        "(useListenNotify, notify), a table of the queue's own (partition); its instance, monitoring and maintenance "
+        f"have their defaults; Node.js {NODE}."
     )
     sources = ("https://pgboss.io/api/workers", "https://pgboss.io/api/queues")
     keeps = "The row stays, updated to completed, for 7 days (deleteAfterSeconds, its default)."
@@ -39,8 +40,8 @@ class Pgboss(NodeRival):
     """
     finished_sql = "SELECT count(*) FROM pgboss.job WHERE name = 'noop' AND state = 'completed'"
     options: ClassVar[Mapping[str, Any]] = {
-        "boss": {},
-        "queue": {"partition": True},
+        "boss": {"useListenNotify": True},
+        "queue": {"partition": True, "notify": True},
         "work": {
             "batchSize": 1000,
             "localConcurrency": 2,

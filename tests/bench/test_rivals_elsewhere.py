@@ -109,3 +109,22 @@ def test_a_rival_finishes_what_it_is_given(rival: Rival) -> None:
     assert done.rate > 10
     assert done.cpu_s > 0
     assert (done.wal_bytes or 0) > 0 or isinstance(rival, RedisRival)
+
+
+@LONG
+@pytest.mark.pg
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("rival", NODE, ids=lambda rival: rival.name)
+def test_a_rival_enqueues_and_shows_how_soon_it_picks_up(rival: NodeRival) -> None:
+    """By its own API, one by one and in bulk, and each task that it enqueued as an idle worker is counted."""
+    try:
+        rival.install()
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with PrivateServer(options=OPTIONS) as server, psycopg.connect(server.dsn, autocommit=True) as connection:
+        bench = Bench(server, connection)
+        single, bulk = (run.enqueue(rival, bench, 300, how) for how in ("single", "bulk"))
+        waits_s = run.latencies_s(rival, bench, 20, every_s=0.05)
+    assert 0 < single < bulk
+    assert len(waits_s) == 20
+    assert 0 < min(waits_s) < 1

@@ -1,11 +1,12 @@
-// pg-boss's schema and worker, in pg-boss's environment.
+// pg-boss's schema, worker and producer, in pg-boss's environment.
 import { PgBoss } from "pg-boss";
 
-import { Meter, main, say } from "./progress.mjs";
+import { main } from "./modes.mjs";
 
 const QUEUE = "noop";
+const AT_ONCE = 10_000;
 
-async function started(dsn, options) {
+async function started(dsn, options = {}) {
   const boss = new PgBoss({ connectionString: dsn, ...options });
   boss.on("error", (error) => console.error(error.message));
   await boss.start();
@@ -13,26 +14,30 @@ async function started(dsn, options) {
 }
 
 async function prepare(dsn, { queue }) {
-  const boss = await started(dsn, {});
+  const boss = await started(dsn);
   await boss.createQueue(QUEUE, queue);
   await boss.stop();
 }
 
-async function work(dsn, { tasks, boss: options, work: settings }) {
+async function work(dsn, { boss: options, work: settings }, handler, stopping) {
   const boss = await started(dsn, options);
-  // A stop waits for the batch that runs, and for its completion.
-  const stop = () => boss.stop({ graceful: true });
-  const meter = new Meter(tasks, stop);
-  const stopped = new Promise((resolve) => boss.once("stopped", resolve));
-  process.once("SIGTERM", stop);
-  await boss.work(QUEUE, settings, async (jobs) => {
-    for (let number = 0; number < jobs.length; number += 1) {
-      meter.tick();
-    }
-  });
-  say("ready");
-  await stopped;
-  meter.stopped();
+  await boss.work(QUEUE, settings, async (jobs) => jobs.forEach(handler));
+  await stopping;
+  // Waits for the batch that runs, and for its completion.
+  await boss.stop();
 }
 
-await main({ prepare, work });
+async function producer(dsn) {
+  const boss = await started(dsn, { supervise: false, schedule: false });
+  return {
+    one: (at) => boss.send(QUEUE, { at }),
+    many: async (tasks) => {
+      for (let left = tasks; left > 0; left -= AT_ONCE) {
+        await boss.insert(QUEUE, Array.from({ length: Math.min(left, AT_ONCE) }, () => ({})));
+      }
+    },
+    close: () => boss.stop(),
+  };
+}
+
+await main({ prepare, work, producer, payload: (task) => task.data.at });
