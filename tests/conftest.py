@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from tests import database
+from tests import access, database
 from tests.apps.basic import RUNS
 from tests.database import Connection, Server
 
@@ -21,6 +21,13 @@ def _no_settings_of_this_machine() -> None:
     # What a person's terminal, or the test runner, says about width and colour.
     for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):
         os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _roles_of_production() -> Iterator[None]:
+    """Let every connection of pgtasks in this process be that of the role which it has in production."""
+    with access.in_process():
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +44,19 @@ def _own_variables() -> Iterator[None]:
 def server(_no_settings_of_this_machine: None) -> Iterator[Server]:
     """The PostgreSQL server of this test process, started when the first test asks for it."""
     with database.start_server() as running:
+        _WATCHES.append(access.Watch(running.private.log_path))
         yield running
+
+
+_WATCHES: list[access.Watch] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_superuser() -> Iterator[None]:
+    """Fail the test in which anything of pgtasks had a session as superuser on the tests' server."""
+    yield
+    for watch in _WATCHES:
+        assert not watch.found(), "pgtasks connected as superuser: give it an address by tests.access.as_role"
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,8 @@
 """The databases of the tests: one server per test process, one migrated template, clones of it.
 
+Each belongs to a role without privileges, and one role of each kind of docs/roles.md has its grants there
+(tests/access.py); the addresses are the superuser's, for the harness.
+
 A server of its own for every process of pytest-xdist needs no coordination, dies with that
 process, and lets a test look at cluster-wide numbers without seeing its neighbours'.
 """
@@ -7,7 +10,7 @@ process, and lets a test look at cluster-wide numbers without seeing its neighbo
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, LiteralString
@@ -16,14 +19,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from pgtasks import schema
-from pgtasks.embedded import FAST_OPTIONS, PrivateServer, find_binaries
+from pgtasks.embedded import FAST_OPTIONS, EmbeddedError, PrivateServer, find_binaries
+from tests import access
 
 ROOT = Path(__file__).resolve().parents[1]
 DEADLINE_S = 10.0
 # Every id of the tests is past what four bytes hold, so that no query survives that narrows one.
 FIRST_ID = 3_000_000_000
-_TEMPLATE = "migrated"
+_TEMPLATE = "test_0"
 _numbers = count(1)
 
 Connection = psycopg.Connection[Any]
@@ -34,7 +37,7 @@ class Server:
 
     def __init__(self, private: PrivateServer) -> None:
         self.private = private
-        self._has_template = False
+        self._has_roles = self._has_template = False
 
     def dsn_for(self, database: str) -> str:
         """Return the address of one of its databases, as superuser."""
@@ -49,6 +52,10 @@ class Server:
 
     def create(self, *, migrated: bool) -> str:
         """Create a database, with the current schema or with nothing in it, and return its address."""
+        if not self._has_roles:
+            with psycopg.connect(self.dsn_for("postgres"), autocommit=True) as connection:
+                access.make_roles(connection, self._password())
+            self._has_roles = True
         if migrated and not self._has_template:
             _migrate(self._create(_TEMPLATE, "template0"))
             self._has_template = True
@@ -64,10 +71,17 @@ class Server:
         name = sql.Identifier(str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
         self._run(sql.SQL("ALTER DATABASE {} ").format(name) + sql.SQL(change))
 
+    def _password(self) -> str | None:
+        """Give the password that all roles have over TCP, if the server listens there."""
+        with suppress(EmbeddedError):
+            return str(psycopg.conninfo.conninfo_to_dict(self.private.tcp_dsn_for())["password"])
+        return None
+
     def _create(self, name: str, template: str) -> str:
         # Copying files is the fast way as long as nothing waits for the disk.
-        statement = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY")
-        self._run(statement.format(sql.Identifier(name), sql.Identifier(template)))
+        statement = sql.SQL("CREATE DATABASE {} OWNER {} TEMPLATE {} STRATEGY FILE_COPY")
+        owner = sql.Identifier(access.ROLES["owner"])
+        self._run(statement.format(sql.Identifier(name), owner, sql.Identifier(template)))
         return self.dsn_for(name)
 
     def _run(self, statement: sql.Composed) -> None:
@@ -78,8 +92,15 @@ class Server:
 @contextmanager
 def start_server(**options: str) -> Iterator[Server]:
     """Run the server that PGTASKS_TEST_PG_BINDIR names, or else the embedded one, with some settings of its own."""
-    with PrivateServer(bindir=_bindir(), options={**FAST_OPTIONS, **options}) as private:
+    with PrivateServer(bindir=_bindir(), options={**FAST_OPTIONS, "log_connections": "on", **options}) as private:
         yield Server(private)
+
+
+def prepare(private: PrivateServer) -> str:
+    """Give a server of a test's own the roles and one migrated database, and return its address."""
+    address = Server(private).create(migrated=False)
+    access.install(address)
+    return address
 
 
 def _bindir() -> Path | None:
@@ -88,7 +109,7 @@ def _bindir() -> Path | None:
 
 
 def _migrate(dsn: str) -> None:
-    schema.migrate(dsn)
+    access.install(dsn)
     with psycopg.connect(dsn, autocommit=True) as connection:
         for table in ("tasks", "leases"):
             connection.execute(f"ALTER SEQUENCE pgtasks.{table}_id_seq RESTART WITH {FIRST_ID}".encode())

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Self
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
+from tests.access import SUPERUSER, Role, as_role
 from tests.database import ROOT, rows, wait_until
 
 READY_LINE = "worker started"
@@ -32,10 +34,17 @@ def program(name: str = "pgtasks") -> str:
     return str(Path(sys.executable).with_name(name))
 
 
-def environment(dsn: str | None = None, **variables: str) -> dict[str, str]:
-    """Return the environment of a program under test, in which `tests.apps` can be imported."""
+def environment(dsn: str | None = None, role: Role | None = None, /, **variables: str) -> dict[str, str]:
+    """Return the environment of a program under test, in which `tests.apps` can be imported.
+
+    With an address it needs the role that the program has in production.
+    """
     base = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
-    return {**base, **({"PGTASKS_DSN": dsn} if dsn is not None else {}), **variables}
+    if dsn is not None:
+        assert role is not None, "say as which role the program connects"
+        base["PGTASKS_DSN"] = address = as_role(dsn, role)
+        assert conninfo_to_dict(address).get("user") != SUPERUSER, "no program of pgtasks runs as superuser"
+    return {**base, **variables}
 
 
 def start(
@@ -49,7 +58,8 @@ def start(
 class WorkerProcess:
     """One `pgtasks worker APP` process, running from its construction on.
 
-    A context manager, which kills it in the end. All that it prints is in ``output()``.
+    It connects as the worker's role, whatever the address says. A context manager, which kills it in the
+    end. All that it prints is in ``output()``.
     """
 
     def __init__(self, app: str, dsn: str, *flags: str, env: dict[str, str] | None = None) -> None:
@@ -57,7 +67,7 @@ class WorkerProcess:
         with tempfile.NamedTemporaryFile(prefix="pgtasks-worker-", delete=False) as log:
             self._log = Path(log.name)
             argv = self.command(app, *flags)
-            self.process = start(argv, environment(dsn, **(env or {})), log.fileno())
+            self.process = start(argv, environment(dsn, "worker", **(env or {})), log.fileno())
 
     @staticmethod
     def command(app: str, *flags: str) -> list[str]:

@@ -42,6 +42,8 @@ class Blocker(NamedTuple):
     state: str
     open_s: float
     query: str
+    username: str
+    hidden: bool
 
 
 def connect_for_alembic(dsn: str, pooler: str) -> SyncConnection:
@@ -146,8 +148,16 @@ class Watcher:
         if not self._seen:
             return "another session holds a lock on what it changes"
         one = self._seen[0]
-        query = "".join(character if character.isprintable() else " " for character in one.query)
+        if one.hidden:
+            return (
+                f"pid {one.pid} of role {_printable(one.username)} is in the way; "
+                "what it does is shown to members of pg_monitor"
+            )
         return (
             f"pid {one.pid} ({one.application}) is in the way: {one.state}, transaction open for {one.open_s:.0f} s, "
-            f"last statement: {' '.join(query.split())[:_QUERY_CHARACTERS_MAX]}"
+            f"last statement: {_printable(one.query)[:_QUERY_CHARACTERS_MAX]}"
         )
+
+
+def _printable(text: str) -> str:
+    return " ".join("".join(character if character.isprintable() else " " for character in text).split())

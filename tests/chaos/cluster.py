@@ -75,7 +75,7 @@ class Cluster:
             for disk in self._disks.values():
                 disk.mount()
             self._primary.start()
-            self._primary.set_password()
+            self._primary.make_database()
             if self.has_standby:
                 self.rejoin()
         except BaseException:

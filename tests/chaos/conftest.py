@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from pgtasks import schema
+from tests import access
 from tests.chaos.cluster import Cluster
 from tests.chaos.fleet import Fleet
 from tests.chaos.nemesis import Fault, Target
@@ -22,7 +22,7 @@ _STRIKE_S_MAX = 100.0
 def cluster(_no_settings_of_this_machine: None) -> Iterator[Cluster]:
     """A small durable server with our schema, for faults that leave it as it was."""
     with Cluster(max_connections=30) as running:
-        schema.migrate(running.dsn)
+        access.install(running.dsn)
         yield running
 
 

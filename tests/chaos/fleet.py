@@ -194,7 +194,7 @@ class Fleet:
 
     def _start(self, index: int) -> subprocess.Popen[bytes]:
         env = environment(
-            self._dsn_of(index), **{**self._env, "CHAOS_WORKER": str(index), **self._extra.get(index, {})}
+            self._dsn_of(index), "worker", **{**self._env, "CHAOS_WORKER": str(index), **self._extra.get(index, {})}
         )
         descriptor = os.open(self._log(index), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:

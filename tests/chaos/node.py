@@ -12,11 +12,12 @@ from typing import LiteralString
 import psycopg
 from psycopg import sql
 
-from pgtasks.embedded import DATABASE, ROLE, find_binaries
+from pgtasks.embedded import ROLE, find_binaries
 from pgtasks.embedded import cluster as embedded
 from pgtasks.embedded.account import server_account
 from pgtasks.embedded.folder import make_private_folder
 from pgtasks.embedded.process import run_tool
+from tests.access import CHAOS, ROLES, make_roles
 from tests.database import Connection, value
 
 START_S_MAX = 120.0
@@ -69,7 +70,7 @@ class Node:
     def dsn(self) -> str:
         """Its address over TCP, as superuser."""
         return psycopg.conninfo.make_conninfo(
-            host="127.0.0.1", port=self.port, user=ROLE, password=self._password, dbname=DATABASE
+            host="127.0.0.1", port=self.port, user=ROLE, password=self._password, dbname=CHAOS
         )
 
     def start(self) -> None:
@@ -86,13 +87,13 @@ class Node:
         self._server.kill()
 
     @contextmanager
-    def admin(self) -> Iterator[Connection]:
+    def admin(self, database: str = CHAOS) -> Iterator[Connection]:
         """Give a session over the socket, in autocommit mode, which no fault's settings reach."""
         with psycopg.connect(
             host=str(self._server.socket_dir),
             port=self.port,
             user=ROLE,
-            dbname=DATABASE,
+            dbname=database,
             options=_CALM,
             application_name="chaos",
             connect_timeout=_CONNECT_S_MAX,
@@ -100,10 +101,13 @@ class Node:
         ) as connection:
             yield connection
 
-    def set_password(self) -> None:
-        """Let clients in over TCP, once in the life of the data."""
-        with self.admin() as admin:
+    def make_database(self) -> None:
+        """Make the roles, let them in over TCP, and give one of them a database; once in the life of the data."""
+        with self.admin("postgres") as admin:
             admin.execute(sql.SQL("ALTER ROLE postgres PASSWORD {}").format(self._password))
+            make_roles(admin, self._password)
+            owner = sql.Identifier(ROLES["owner"])
+            admin.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(sql.Identifier(CHAOS), owner))
 
     def configure(self, setting: LiteralString, text: str) -> None:
         """Change one setting of the running server, for good."""

@@ -10,7 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache
 from typing import Any, LiteralString
@@ -153,7 +153,7 @@ _TASK = Options.task
 
 
 def _without_key(self: Options, *arguments: Any, **options: Any) -> NewTask:
-    return replace(_TASK(self, *arguments, **options), unique_key=None)
+    return _TASK(self, *arguments, **options)._replace(unique_key=None)
 
 
 _CLAIMS = ("tasks_claim", "tasks_rescan")

@@ -15,7 +15,7 @@ from typing import Literal
 
 import psycopg
 
-from pgtasks import schema
+from tests import access
 from tests.apps import chaos
 from tests.chaos import nemesis, planted, workload
 from tests.chaos.cluster import Cluster
@@ -140,7 +140,8 @@ class Stage:
         )
         make_schema(self.cluster)
         planted.in_database(plan.plant, self.cluster.dsn)
-        self.pooler = stack.enter_context(PgBouncer(self.cluster.dsn)) if plan.needs("pgbouncer") else None
+        behind = access.as_role(self.cluster.dsn, "worker")
+        self.pooler = stack.enter_context(PgBouncer(behind)) if plan.needs("pgbouncer") else None
         dsns = self.cluster.node_dsns if self.pooler is None else [self.pooler.dsn]
         self.network = stack.enter_context(Network(dsns, plan.workers))
         self.fleet = stack.enter_context(self._fleet())
@@ -293,7 +294,7 @@ def make_schema(cluster: Cluster) -> None:
     """Make the schema anew, and with it empty."""
     with cluster.admin() as admin:
         admin.execute("DROP SCHEMA IF EXISTS pgtasks CASCADE")
-    schema.migrate(cluster.dsn)
+    access.install(cluster.dsn)
 
 
 def _refused(output: str) -> int:

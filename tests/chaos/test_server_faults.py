@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from pgtasks import schema
+from tests.access import as_role
 from tests.chaos import disk, pgbouncer
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import striking, target_of
@@ -31,7 +32,7 @@ _UNTIL_SEEN_S = 60.0
 
 def client(target: Target) -> Connection:
     """Give a session over TCP, as a worker has."""
-    return psycopg.connect(target.cluster.dsn, autocommit=True)
+    return psycopg.connect(as_role(target.cluster.dsn, "worker"), autocommit=True)
 
 
 def answers(target: Target) -> bool:
@@ -43,8 +44,9 @@ def answers(target: Target) -> bool:
 @pytest.mark.parametrize("kind", [KillBackend, CrashServer, TerminateSessions])
 def test_every_session_ends(kind: type[Fault], target: Target) -> None:
     """After the two crashes the server recovers, as its log says; what was committed is there."""
+    with target.cluster.admin() as admin:
+        admin.execute("CREATE TABLE IF NOT EXISTS public.kept (x int)")
     with client(target) as first, client(target) as second:
-        first.execute("CREATE TABLE IF NOT EXISTS public.kept (x int)")
         before = value(first, "INSERT INTO public.kept VALUES (1) RETURNING (SELECT count(*) + 1 FROM public.kept)")
         kind(target).strike(Random(1))
         for connection in (first, second):
@@ -95,7 +97,7 @@ def test_a_snapshot_is_held(target: Target) -> None:
         "SELECT count(*) FROM pg_stat_activity"
         " WHERE application_name = 'chaos' AND state = 'idle in transaction' AND backend_xmin IS NOT NULL"
     )
-    with client(target) as connection:
+    with target.cluster.admin() as connection:
         with striking(OldSnapshot(target)) as still:
             assert seen(lambda: value(connection, query) == 1, still)
         assert value(connection, query) == 0
@@ -195,7 +197,7 @@ def test_pgbouncer_is_killed_and_comes_back(cluster: Cluster) -> None:
                 victim.execute("SELECT 1")
         pooler.start()
         with psycopg.connect(pooler.dsn, autocommit=True, prepare_threshold=None) as connection:
-            assert value(connection, "SELECT current_database()") == "pgtasks"
+            assert value(connection, "SELECT current_database()") == "chaos"
 
 
 def seen(condition: Callable[[], bool], still: Callable[[], bool]) -> bool:

@@ -12,6 +12,7 @@ from random import Random
 import psycopg
 import pytest
 
+from tests.access import ROLES
 from tests.chaos.cluster import Cluster
 from tests.chaos.conftest import APP, LEASE_S, striking
 from tests.chaos.fleet import Fleet
@@ -56,6 +57,9 @@ def test_workers_die_freeze_and_stop(struck: Target) -> None:
     assert (dead.code, dead.cause, dead.pid in before) == (-9, "kill", True)
     assert len(fleet.pids()) == 2
     assert fleet.restarts == 1
+    with struck.cluster.admin() as admin:
+        who = "SELECT DISTINCT usename::text FROM pg_stat_activity WHERE application_name LIKE 'pgtasks/%'"
+        assert rows(admin, who) == [(ROLES["worker"],)]
 
     with striking(PauseWorker(struck)) as still:
         wait_until(lambda: STOPPED in states(fleet))
@@ -112,7 +116,10 @@ def test_a_shifted_program_sees_another_time(shift_s: float) -> None:
         "assert isinstance(dt.datetime.now(), dt.date) and dt.date.today() + dt.timedelta(1) > dt.date.today()"
     )
     printed = subprocess.check_output(
-        [sys.executable, "-c", program], env=environment(**shifted(shift_s)), text=True, stderr=subprocess.STDOUT
+        [sys.executable, "-c", program],
+        env=environment(**shifted(shift_s)),
+        text=True,
+        stderr=subprocess.STDOUT,
     )
     *clocks, monotonic = map(float, printed.split())
     now = datetime.now(UTC).timestamp()

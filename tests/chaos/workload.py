@@ -26,6 +26,7 @@ import psycopg
 from pgtasks import App
 from pgtasks.errors import EnqueueError, PgtasksError
 from pgtasks.model import NewTask
+from tests.access import as_role
 from tests.apps import chaos
 from tests.chaos.history import Sent, Status
 
@@ -98,7 +99,9 @@ class Workload:
         self.stuck: list[str] = []
         self.sent: dict[str, int] = {}
         self._mix, self._pause_s, self._unique = mix or MIX, pause_s, unique
-        self._dsn = psycopg.conninfo.make_conninfo(dsn, connect_timeout=CONNECT_S)
+        # It is given the harness's address; nobody in here has that one's rights.
+        patient = psycopg.conninfo.make_conninfo(dsn, connect_timeout=CONNECT_S)
+        self._dsn, self._admin, self._reader = (as_role(patient, role) for role in ("producer", "admin", "reader"))
         self._file = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._stopping = threading.Event()
         self._lock = threading.Lock()
@@ -242,14 +245,14 @@ class Workload:
             with self._lock:
                 chosen, self._cancellable = [one for one in self._cancellable if rng.random() < 0.5], []
             self.cancels.update(chosen)
-            with suppress(psycopg.Error), psycopg.connect(self._dsn, autocommit=True) as connection:
+            with suppress(psycopg.Error), psycopg.connect(self._admin, autocommit=True) as connection:
                 for task_id in chosen:
                     connection.execute("SELECT pgtasks.cancel(%s)", (task_id,))
 
     def _watch(self) -> None:
         """Look, again and again, for what no snapshot may ever show."""
         while not self._stopping.wait(0.5):
-            with suppress(psycopg.Error), psycopg.connect(self._dsn, autocommit=True) as connection:
+            with suppress(psycopg.Error), psycopg.connect(self._reader, autocommit=True) as connection:
                 for what, query in WITNESSED.items():
                     self.sightings += [f"{what}: {row}" for row in connection.execute(query.encode()).fetchall()]
 

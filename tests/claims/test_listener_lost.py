@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from pgtasks import schema
 from pgtasks.embedded import FAST_OPTIONS, PrivateServer
+from tests.access import ROLES
 from tests.claims.helpers import until
 from tests.claims.rig import Rig
-from tests.database import Connection, rows, value
+from tests.database import Connection, prepare, rows, value
 
 INSERT = "INSERT INTO pgtasks.tasks (name) VALUES ('t') RETURNING id"
 END = "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity WHERE application_name LIKE %s"
@@ -42,7 +42,7 @@ async def test_every_connection_lost_at_once(dsn: str, connection: Connection) -
 
 async def test_an_idle_session_timeout_of_the_role_does_not_end_the_listener(dsn: str, connection: Connection) -> None:
     """A listener is idle by nature; its own setting wins, and it stays the same session."""
-    connection.execute("ALTER ROLE CURRENT_USER SET idle_session_timeout = '200ms'")
+    connection.execute(f"ALTER ROLE {ROLES['worker']} SET idle_session_timeout = '200ms'".encode())
     try:
         async with Rig(dsn) as rig:
             await rig.asleep()
@@ -52,26 +52,25 @@ async def test_an_idle_session_timeout_of_the_role_does_not_end_the_listener(dsn
             assert after == before
             assert rig.bell.armed
     finally:
-        connection.execute("ALTER ROLE CURRENT_USER RESET idle_session_timeout")
+        connection.execute(f"ALTER ROLE {ROLES['worker']} RESET idle_session_timeout".encode())
 
 
 @pytest.fixture
-def own_server() -> Iterator[PrivateServer]:
-    """A server that may be restarted."""
+def own_server() -> Iterator[tuple[PrivateServer, str]]:
+    """A server that may be restarted, and the address of its database."""
     with PrivateServer(options=FAST_OPTIONS) as private:
-        schema.migrate(private.dsn_for("postgres"))
-        yield private
+        yield private, prepare(private)
 
 
-async def test_a_server_restart_between_insert_and_delivery(own_server: PrivateServer) -> None:
+async def test_a_server_restart_between_insert_and_delivery(own_server: tuple[PrivateServer, str]) -> None:
     """The notification may be lost with the server; the task, which is on disk, runs when it is back."""
-    dsn = own_server.dsn_for("postgres")
+    private, dsn = own_server
     async with Rig(dsn) as rig:
         await rig.asleep()
         # The worker's loop stands still until the server is back.
         with psycopg.connect(dsn, autocommit=True) as producer:
             value(producer, INSERT)
-        own_server.restart()
+        private.restart()
         await rig.ran(1, timeout_s=6.0)
         await rig.asleep()
 

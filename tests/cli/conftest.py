@@ -1,6 +1,7 @@
 """Running commands in this process, with what they printed and their exit code."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pgtasks import cli
+from tests.access import as_role, role_of
 from tests.database import Connection
 
 
@@ -43,11 +45,13 @@ def hold(connection: Connection, worker_id: str, count: int, name: str = "add") 
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run a command that needs no database, or names one itself."""
+    """Run a command that needs no database, or names one itself; it connects as the role that the command needs."""
     monkeypatch.delenv("PGTASKS_DSN", raising=False)
 
     def run(*argv: str, stdin: str | None = None) -> Ran:
-        result = CliRunner().invoke(cli.app, list(argv), input=stdin)
+        role = role_of(argv)
+        env = {"PGTASKS_DSN": as_role(os.environ["PGTASKS_DSN"], role)} if "PGTASKS_DSN" in os.environ else {}
+        result = CliRunner().invoke(cli.app, [as_role(word, role) for word in argv], input=stdin, env=env)
         return Ran(result.exit_code, result.stdout, result.stderr)
 
     return run

@@ -153,7 +153,11 @@ def test_two_operators_replay_each_dead_letter_once(dsn: str, connection: Connec
     def replay() -> int:
         go.wait()
         run = subprocess.run(
-            [program(), "dead", "replay", "--json"], env=environment(dsn), capture_output=True, check=True, timeout=15
+            [program(), "dead", "replay", "--json"],
+            env=environment(dsn, "admin"),
+            capture_output=True,
+            check=True,
+            timeout=15,
         )
         return int(json.loads(run.stdout)["replayed"])
 

@@ -13,6 +13,7 @@ import pytest
 from pgtasks import embedded, schema
 from pgtasks.cli import exits
 from pgtasks.errors import DatabaseUnavailable, SchemaOutdated
+from tests.access import ROLES, role_of
 from tests.cli.conftest import Ran, Run
 from tests.database import Connection
 from tests.workers import environment, program
@@ -274,7 +275,8 @@ def test_a_password_is_warned_of_once_and_only_in_a_flag(command: list[str], fla
     """Nobody sees the one of PGTASKS_DSN in a list of processes."""
     dsn = f"postgresql://me:{SECRET}@127.0.0.1:1/app"
     argv = [program(), *command, *(["--dsn", dsn] if flag else [])]
-    done = subprocess.run(argv, env=environment(dsn), capture_output=True, text=True, check=False, timeout=30)
+    env = environment(dsn, role_of(command))
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False, timeout=30)
     assert done.returncode == (2 if command[0] == "metrics" else 4)
     assert done.stderr.count("shows in the list of processes") == flag
     assert SECRET not in done.stderr
@@ -329,22 +331,22 @@ def test_settings_of_the_role_change_nothing(offline: Run, connection: Connectio
     connection.execute("INSERT INTO pgtasks.tasks (name, run_at) VALUES ('a', '2027-02-01 10:00:00+00')")
     with_options = psycopg.conninfo.make_conninfo(dsn, options="-c " + settings.replace(" ", "").replace("'", ""))
     if settings.startswith(("search_path", "DateStyle")):  # these need quotes that options cannot carry
-        connection.execute(f"ALTER ROLE CURRENT_USER SET {settings}".encode())
+        connection.execute(f"ALTER ROLE {ROLES['reader']} SET {settings}".encode())
         with_options = dsn
     try:
         ran = offline("tasks", "list", "--json", "--dsn", with_options)
         status = offline("status", "--json", "--dsn", with_options)
     finally:
-        connection.execute("ALTER ROLE CURRENT_USER RESET ALL")
+        connection.execute(f"ALTER ROLE {ROLES['reader']} RESET ALL")
     assert ran.code == status.code == 0, ran.err + status.err
     assert ran.json["tasks"][0]["run_at"] == "2027-02-01T10:00:00.000000Z"
 
 
-def test_a_closed_pipe_is_no_error(dsn: str) -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     """`pgtasks tasks list | head -1` ends without a word."""
     command = f"{program()} --help | head -c 1"
     run = subprocess.run(
-        ["bash", "-c", command], env=environment(dsn), capture_output=True, text=True, check=False, timeout=15
+        ["bash", "-c", command], env=environment(), capture_output=True, text=True, check=False, timeout=15
     )
     assert (run.stdout, run.stderr) == ("U", "")
 
@@ -352,7 +354,7 @@ def test_a_closed_pipe_is_no_error(dsn: str) -> None:
 def test_a_terminal_that_knows_only_ascii_gets_escapes(dsn: str, connection: Connection) -> None:
     """Not a crash."""
     connection.execute("INSERT INTO pgtasks.tasks (name) VALUES ('宽é')")
-    env = {**environment(dsn), "PYTHONIOENCODING": "ascii"}
+    env = {**environment(dsn, "reader"), "PYTHONIOENCODING": "ascii"}
     run = subprocess.run([program(), "tasks", "list"], env=env, capture_output=True, text=True, check=False, timeout=15)
     assert run.returncode == 0
     assert "\\u5bbd\\xe9" in run.stdout

@@ -10,6 +10,7 @@ import pexpect  # type: ignore[import-untyped]  # nobody has written stubs that 
 import pytest
 from rich.cells import cell_len
 
+from tests.access import role_of
 from tests.cli import hostile
 from tests.cli.conftest import Run
 from tests.database import Connection
@@ -54,7 +55,7 @@ def test_json_output_is_valid_and_ascii(pgtasks: Run, argv: tuple[str, ...]) -> 
 
 def on_terminal(dsn: str, *argv: str, columns: int = 80, **variables: str) -> tuple[str, int]:
     """Run a command on a terminal and return what it printed there, and its exit code."""
-    env = environment(dsn, TERM="xterm-256color", **variables)
+    env = environment(dsn, role_of(argv), TERM="xterm-256color", **variables)
     child: Any = pexpect.spawn(program(), list(argv), env=env, dimensions=(50, columns), encoding="utf-8", timeout=15)
     child.expect(pexpect.EOF)
     child.close()
@@ -80,7 +81,7 @@ def test_no_color_sends_no_escape_sequence(dsn: str, variable: dict[str, str]) -
     env = {"TERM": "xterm-256color", **variable}
     assert os.environ.get("NO_COLOR") is None
     child: Any = pexpect.spawn(
-        program(), ["status"], env=environment(dsn, **env), dimensions=(50, 80), encoding="utf-8", timeout=15
+        program(), ["status"], env=environment(dsn, "reader", **env), dimensions=(50, 80), encoding="utf-8", timeout=15
     )
     child.expect(pexpect.EOF)
     child.close()

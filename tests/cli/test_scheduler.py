@@ -21,7 +21,7 @@ class Scheduler:
     def __init__(self, dsn: str, log: Path, *flags: str) -> None:
         self.log = log
         with log.open("wb") as output:
-            self.process = start([program(), "scheduler", *flags], environment(dsn), output.fileno())
+            self.process = start([program(), "scheduler", *flags], environment(dsn, "worker"), output.fileno())
 
     def wait_for(self, text: str) -> None:
         """Wait until it has printed a text."""

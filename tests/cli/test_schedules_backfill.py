@@ -216,14 +216,14 @@ def test_beside_another_backfill_and_a_scheduler_each_slot_fires_once(
     pgtasks("schedules", "add", "often", "@every 1s", "t", "--missed", "all")
     logs = [tmp_path / f"log{number}" for number in range(3)]
     with logs[0].open("wb") as output:
-        scheduler = start([program(), "scheduler"], environment(dsn), output.fileno())
+        scheduler = start([program(), "scheduler"], environment(dsn, "worker"), output.fileno())
     backfill = [program(), "schedules", "backfill", "often", "--from", "30m", "--limit", "5000"]
     processes = [scheduler]
     try:
         wait_until(lambda: value(connection, "SELECT count(*) FROM pgtasks.schedule_fires") > 0, 15)
         for log in logs[1:]:
             with log.open("wb") as output:
-                processes.append(start(backfill, environment(dsn), output.fileno()))
+                processes.append(start(backfill, environment(dsn, "admin"), output.fileno()))
         assert [process.wait(30) for process in processes[1:]] == [0, 0], [log.read_text() for log in logs]
         wait_until(
             lambda: value(connection, "SELECT max(fire_time) > now() - interval '1 s' FROM pgtasks.schedule_fires")

@@ -276,7 +276,7 @@ def test_more_queues_than_fit_are_summed_up(pgtasks: Run, connection: Connection
 def test_watching_ends_with_130_and_survives_a_lost_database(dsn: str, server: Server) -> None:
     """On a terminal it draws in place; Ctrl-C is its end."""
     argv = ["status", "--watch", "0.2"]
-    env = environment(dsn, TERM="xterm-256color")
+    env = environment(dsn, "reader", TERM="xterm-256color")
     child = pexpect.spawn(program(), argv, env=env, dimensions=(24, 80), encoding="utf-8", timeout=15)
     child.expect("no queues yet")
     server.alter(dsn, "ALLOW_CONNECTIONS false")

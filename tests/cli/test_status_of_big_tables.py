@@ -211,13 +211,13 @@ def test_the_smallest_queues_are_counted_first() -> None:
 @pytest.mark.pg
 def test_queues_with_many_dead_letters_share_what_is_counted(fresh_database: str) -> None:
     """Those with few stay exact; the others are counted to their share, and the statistics say what is left."""
-    with connect(fresh_database, "cli") as connection:
-        connection.execute(
+    with psycopg.connect(fresh_database, autocommit=True) as owner, connect(fresh_database, "cli") as connection:
+        owner.execute(
             "INSERT INTO pgtasks.dead_letters (id, created_at, run_at, attempt, priority, reason, queue, name, payload)"
             " SELECT g, now(), now(), 1, 0, 'exhausted', (ARRAY['few', 'a', 'b'])[least(3, 1 + g / 6)], 'n', '{}'"
             " FROM generate_series(1, 60) g"
         )
-        connection.execute("ANALYZE pgtasks.dead_letters")
+        owner.execute("ANALYZE pgtasks.dead_letters")
         budget = Budget(pages=1, queue_rows=1, rows=1, dead_rows=20)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(overview, "DEAD_ROWS_FIRST", 5)

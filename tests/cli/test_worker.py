@@ -12,6 +12,7 @@ import pytest
 from pgtasks.app import App
 from pgtasks.cli import working
 from pgtasks.settings import QueueSlots, WorkerSettings
+from tests.access import as_role
 from tests.cli.conftest import Run
 from tests.database import Connection, value
 from tests.workers import WorkerProcess
@@ -53,7 +54,7 @@ def test_flags_win_over_the_environment(
     assert ran.code == 7
     (settings,) = started
     assert settings == WorkerSettings(
-        dsn=dsn,
+        dsn=as_role(dsn, "worker"),
         queues=(QueueSlots("mail", 4), QueueSlots("default")),
         concurrency=3,
         lease_s=12.5,
@@ -68,8 +69,7 @@ def test_flags_win_over_the_environment(
 def test_a_flag_names_the_database_for_the_handlers_too(offline: Run, started: list[WorkerSettings], dsn: str) -> None:
     """What a handler enqueues goes where its worker works."""
     assert offline("worker", "tests.apps.basic:app", "--dsn", dsn).code == 7
-    assert started[0].dsn == dsn
-    assert os.environ["PGTASKS_DSN"] == dsn
+    assert started[0].dsn == os.environ["PGTASKS_DSN"] == as_role(dsn, "worker")
 
 
 def test_a_misspelt_variable_is_2(pgtasks: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pgtasks import schema
+from tests import access
 from tests.chaos.cluster import Cluster
 from tests.database import value, wait_until
 from tests.leases import steps
@@ -14,7 +14,7 @@ from tests.leases.conftest import StartWorker
 def test_a_worker_follows_and_notices_a_split_brain(start_worker: StartWorker) -> None:
     """D-01, P5, P6: the standby is promoted under it; then the old primary comes back and stands first in the list."""
     with Cluster(standby=True, options={"fsync": "off"}) as cluster:
-        schema.migrate(cluster.dsn)
+        access.install(cluster.dsn)
         worker = start_worker(address=cluster.workers_dsn)
         worker.wait_output("worker started")
         with cluster.admin() as admin:

@@ -42,7 +42,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 def test_both_sides_of_a_fork_enqueue(way: str, dsn: str, connection: Connection) -> None:
     """A thousand tasks each, at once: all are there, nothing hangs, nothing is on standard error."""
     command = [sys.executable, "-X", "dev", "-c", FORKING, way]
-    env = environment(f"{dsn}&sslmode=disable")
+    env = environment(f"{dsn}&sslmode=disable", "producer")
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=50, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     found = rows(connection, "SELECT name, count(*) FROM pgtasks.tasks GROUP BY name ORDER BY name")

@@ -12,6 +12,7 @@ from pgtasks import App, DatabaseUnavailable, schema
 from pgtasks.store import statements
 from pgtasks.store.identity import Identity, strangeness
 from pgtasks.store.link import Link
+from tests.access import ROLES
 from tests.cli.conftest import Run
 from tests.database import Connection, rows, wait_until
 from tests.leases import steps
@@ -92,12 +93,12 @@ def test_only_a_server_that_takes_writes_will_do(dsn: str, connection: Connectio
     """All hosts read-only: an error that says so, and no connection to a standby."""
     with nobody() as port:
         app = App(before(dsn, "127.0.0.1", port))
-        rows(connection, "ALTER ROLE CURRENT_USER SET default_transaction_read_only = on")
+        rows(connection, f"ALTER ROLE {ROLES['producer']} SET default_transaction_read_only = on")
         try:
             with pytest.raises(DatabaseUnavailable, match="read-only"):
                 app.enqueue("work")
         finally:
-            rows(connection, "ALTER ROLE CURRENT_USER RESET default_transaction_read_only")
+            rows(connection, f"ALTER ROLE {ROLES['producer']} RESET default_transaction_read_only")
         assert app.enqueue("work").created
         app.close()
 

@@ -3,16 +3,19 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import NamedTuple
 
 import psycopg
 import pytest
 
 from pgtasks import App, schema
 from pgtasks.embedded import FAST_OPTIONS, PrivateServer
+from pgtasks.store import granting
+from tests import access
 from tests.apps import pooled
 from tests.chaos.pgbouncer import PgBouncer, binary
 from tests.cli.conftest import Run
-from tests.database import Connection, rows, value, wait_until
+from tests.database import Connection, prepare, rows, value, wait_until
 from tests.workers import WorkerProcess
 
 pytestmark = [
@@ -33,27 +36,39 @@ DONE = "SELECT count(*) FROM pgtasks.history WHERE status = 'completed' AND name
 Start = Callable[..., WorkerProcess]
 
 
+class Behind(NamedTuple):
+    """A database that PgBouncer can reach, with one role for all that comes through it."""
+
+    dsn: str
+    over_tcp: str
+
+
 @pytest.fixture(scope="module")
-def bouncer_server() -> Iterator[PrivateServer]:
-    """A server that PgBouncer can reach."""
+def behind() -> Iterator[Behind]:
+    """One whose pooled role is of every kind, as one that producers, workers and commands share has to be."""
     with PrivateServer(options=FAST_OPTIONS, tcp=True) as private:
-        schema.migrate(private.dsn)
-        yield private
+        dsn = prepare(private)
+        over_tcp = psycopg.conninfo.conninfo_to_dict(private.tcp_dsn_for())
+        kinds = ", ".join(access.ROLES[kind] for kind in granting.KINDS)
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            rows(connection, f"CREATE ROLE pooled LOGIN PASSWORD '{over_tcp['password']}' IN ROLE {kinds}")
+            name = connection.info.dbname
+        yield Behind(dsn, psycopg.conninfo.make_conninfo("", **{**over_tcp, "dbname": name, "user": "pooled"}))
 
 
 @pytest.fixture
-def direct(bouncer_server: PrivateServer) -> Iterator[Connection]:
+def direct(behind: Behind) -> Iterator[Connection]:
     """A connection past PgBouncer, to an emptied database."""
-    with psycopg.connect(bouncer_server.dsn, autocommit=True) as connection:
+    with psycopg.connect(behind.dsn, autocommit=True) as connection:
         for table in ("tasks", "leases", "workers", "history", "attempts", "schedules", "schedule_fires"):
             rows(connection, f"DELETE FROM pgtasks.{table}")
         yield connection
 
 
 @pytest.fixture
-def bouncer(bouncer_server: PrivateServer, direct: Connection) -> Iterator[PgBouncer]:
+def bouncer(behind: Behind, direct: Connection) -> Iterator[PgBouncer]:
     """PgBouncer in transaction mode with few server connections."""
-    with PgBouncer(bouncer_server.tcp_dsn_for(), pool_size=POOL_SIZE) as running:
+    with PgBouncer(behind.over_tcp, pool_size=POOL_SIZE) as running:
         yield running
 
 
@@ -134,11 +149,11 @@ def test_workers_outlive_a_restart_of_pgbouncer(bouncer: PgBouncer, direct: Conn
 
 
 def test_a_direct_dsn_for_listen_beside_the_pooled_one(
-    bouncer: PgBouncer, bouncer_server: PrivateServer, direct: Connection, start: Start
+    bouncer: PgBouncer, behind: Behind, direct: Connection, start: Start
 ) -> None:
     """`--listen-dsn`: it sleeps under a bell of its own, and is woken at once by a task from the pool."""
     flags = ("--pooler=transaction", "--no-scheduler", "--safety-poll=30")
-    worker = start(bouncer.dsn, *flags, f"--listen-dsn={bouncer_server.dsn}")
+    worker = start(bouncer.dsn, *flags, f"--listen-dsn={access.as_role(behind.dsn, 'worker')}")
     worker.wait_output("worker started")
     bells = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"
     wait_until(lambda: value(direct, bells) == 1, hint=worker.output)
@@ -156,9 +171,9 @@ def test_a_direct_dsn_for_listen_beside_the_pooled_one(
     assert set(left_behind(bouncer.dsn).values()) == {(0, 0, 0, 0)}
 
 
-def test_session_mode_needs_no_setting_but_one(bouncer_server: PrivateServer, direct: Connection, start: Start) -> None:
+def test_session_mode_needs_no_setting_but_one(behind: Behind, direct: Connection, start: Start) -> None:
     """B2: LISTEN works there, with `pooler` none, where PgBouncer is told to ignore the parameter it does not know."""
-    with PgBouncer(bouncer_server.tcp_dsn_for(), pool_size=20, mode="session") as bouncer:
+    with PgBouncer(behind.over_tcp, pool_size=20, mode="session") as bouncer:
         worker = start(bouncer.dsn, "--no-scheduler", "--safety-poll=30")
         worker.wait_output("worker started")
         bells = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND granted"

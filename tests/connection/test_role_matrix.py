@@ -82,7 +82,7 @@ def test_each_setting_by_itself(
 def test_a_read_only_default_is_named(connection: Connection, offline: Run) -> None:
     """The one that nobody can work with: commands that write, and a migration, say what it may be."""
     with worker_role(connection, ROLE, {"default_transaction_read_only": "on"}) as address:
-        for command in (("enqueue", "later", "{}"), ("queues", "pause", "default", "--force"), ("migrate",)):
+        for command in (("enqueue", "later", "{}"), ("schedules", "add", "s", "@daily", "later"), ("migrate",)):
             ran = offline(*command, "--dsn", address)
             assert ran.code == 4, (command, ran.out, ran.err)
             assert "default_transaction_read_only" in ran.err

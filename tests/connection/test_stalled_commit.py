@@ -6,11 +6,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from pgtasks import App, DatabaseUnavailable, schema
+from pgtasks import App, DatabaseUnavailable
 from pgtasks.embedded import FAST_OPTIONS, PrivateServer
 from pgtasks.outcome import Completed
 from pgtasks.store.bounded import BoundedConnection
-from tests.database import Connection, rows, value, wait_until
+from tests.database import Connection, prepare, rows, value, wait_until
 from tests.leases import steps
 from tests.leases.writing import Writer
 
@@ -22,7 +22,7 @@ class _Stallable:
     """A server whose commits wait, on demand, for a standby that does not exist."""
 
     def __init__(self, private: PrivateServer) -> None:
-        self.dsn = private.dsn_for("postgres")
+        self.dsn = prepare(private)
         self.connection = psycopg.connect(self.dsn, autocommit=True)
         rows(self.connection, "SET synchronous_commit = local")
 
@@ -41,7 +41,6 @@ def stallable() -> Iterator[_Stallable]:
     """A server of its own, because the setting is the cluster's."""
     options = {**FAST_OPTIONS, "synchronous_commit": "on", "max_wal_senders": "2", "wal_level": "replica"}
     with PrivateServer(options=options) as private:
-        schema.migrate(private.dsn_for("postgres"))
         made = _Stallable(private)
         yield made
         made.standby("")

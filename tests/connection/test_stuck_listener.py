@@ -7,13 +7,12 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from pgtasks import schema
 from pgtasks.embedded import FAST_OPTIONS, PrivateServer
 from pgtasks.store import listening
 from tests.claims.helpers import until
 from tests.claims.rig import Rig
 from tests.cli.conftest import Run
-from tests.database import Connection, rows, value, wait_until
+from tests.database import Connection, prepare, rows, value, wait_until
 from tests.long import LONG
 from tests.proxy import Proxy
 from tests.workers import WorkerProcess
@@ -54,11 +53,10 @@ async def test_a_listener_in_a_black_hole_costs_latency(
 
 
 @pytest.fixture
-def tcp_server() -> Iterator[PrivateServer]:
-    """A server of its own: notifications are the cluster's, and the workers' network is TCP."""
+def tcp_server() -> Iterator[tuple[PrivateServer, str]]:
+    """A server of its own, with a database: notifications are the cluster's, and the workers' network is TCP."""
     with PrivateServer(options=FAST_OPTIONS, tcp=True) as private:
-        schema.migrate(private.dsn)
-        yield private
+        yield private, prepare(private)
 
 
 def flood(connection: Connection, megabytes: int) -> None:
@@ -68,13 +66,15 @@ def flood(connection: Connection, megabytes: int) -> None:
 
 
 @LONG
-def test_a_stopped_worker_harms_nobody(tcp_server: PrivateServer, offline: Run) -> None:
+def test_a_stopped_worker_harms_nobody(tcp_server: tuple[PrivateServer, str], offline: Run) -> None:
     """N-04: others go on, `status` names it, the server ends its session, vacuum works, and it comes back itself."""
+    private, dsn = tcp_server
+    over_tcp = private.tcp_dsn_for(str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
     # Ours is 30 s; what the connection string asks for comes last.
-    address = psycopg.conninfo.make_conninfo(tcp_server.tcp_dsn_for(), options="-c tcp_user_timeout=8000")
+    address = psycopg.conninfo.make_conninfo(over_tcp, options="-c tcp_user_timeout=8000")
     app, flags = "tests.apps.pooled:app", ("--no-scheduler", "--safety-poll=1")
     with (
-        psycopg.connect(tcp_server.dsn, autocommit=True) as connection,
+        psycopg.connect(dsn, autocommit=True) as connection,
         WorkerProcess(app, address, *flags) as stopped,
         WorkerProcess(app, address, *flags) as other,
     ):
@@ -84,7 +84,7 @@ def test_a_stopped_worker_harms_nobody(tcp_server: PrivateServer, offline: Run) 
         stopped.signal(signal.SIGSTOP)
         flood(connection, 24)
         wait_until(lambda: rows(connection, STUCK) == [(True,)], 20, hint="no listener is stuck with a snapshot")
-        wait_until(lambda: "stuck_listener" in offline("status", "--json", "--dsn", tcp_server.dsn).out)
+        wait_until(lambda: "stuck_listener" in offline("status", "--json", "--dsn", dsn).out)
         task_ids = [value(connection, ENQUEUE) for _ in range(20)]
         wait_until(lambda: all(value(connection, DONE, task_id) for task_id in task_ids), 20)
         wait_until(lambda: rows(connection, STUCK) == [], 40, hint="the server does not end the session")

@@ -14,6 +14,7 @@ from pgtasks.store.link import Link
 from pgtasks.store.listening import Listening
 from pgtasks.store.route import Route
 from pgtasks.store.session import Statement, connect
+from tests.access import ROLES
 from tests.claims.helpers import until
 from tests.database import Connection, rows, start_server, value, wait_until
 from tests.leases import steps
@@ -137,12 +138,12 @@ def test_an_enqueue_that_meets_it_leaves_no_connection_to_it_behind(dsn: str, co
     """Two connections lie ready; the first that is refused takes the other with it."""
     app = App(dsn)
     pools = app._client._pools  # noqa: SLF001 - nothing public lends them out
-    rows(connection, "ALTER ROLE CURRENT_USER SET default_transaction_read_only = on")
+    rows(connection, f"ALTER ROLE {ROLES['producer']} SET default_transaction_read_only = on")
     try:
         with pools.connection(), pools.connection():
             pass
     finally:
-        rows(connection, "ALTER ROLE CURRENT_USER RESET default_transaction_read_only")
+        rows(connection, f"ALTER ROLE {ROLES['producer']} RESET default_transaction_read_only")
     with pytest.raises(DatabaseUnavailable, match="connect to the primary"):
         app.enqueue("work")
     assert app.enqueue("work").created

@@ -18,6 +18,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 import psycopg
 import pytest
 
+from tests.access import as_role
 from tests.database import rows, wait_until
 from tests.long import LONG
 from tests.workers import environment, program, start
@@ -110,7 +111,7 @@ def test_it_plays_in_a_database_of_ones_own(fresh_database: str, scratch: Path) 
     """With --dsn it clears the queue of its own afterwards, beside whatever else is there."""
     with psycopg.connect(fresh_database, autocommit=True) as connection:
         rows(connection, "INSERT INTO pgtasks.tasks (name) VALUES ('demo.send_email'), ('somebody.elses')")
-        done = play("--dsn", fresh_database, scratch=scratch)
+        done = play("--dsn", as_role(fresh_database, "owner"), scratch=scratch)
         assert done.returncode == 0, done.stdout + done.stderr
         counted = rows(connection, "SELECT queue, count(*) FROM pgtasks.all_tasks GROUP BY queue")
         assert counted == [("default", 2)]
@@ -127,7 +128,8 @@ def test_it_clears_a_database_of_ones_own_when_it_is_interrupted(
     """Tasks that nobody will ever run would be warned about for ever."""
     output = tmp_path / "output"
     with output.open("wb") as log:
-        process = start([program(), "demo", "--dsn", fresh_database], environment(TMPDIR=str(scratch)), log.fileno())
+        argv = [program(), "demo", "--dsn", as_role(fresh_database, "owner")]
+        process = start(argv, environment(TMPDIR=str(scratch)), log.fileno())
     try:
         wait_until(lambda: "kill -9" in output.read_text(), 60, hint=output.read_text)
         process.send_signal(signal.SIGINT)

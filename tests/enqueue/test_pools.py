@@ -50,7 +50,8 @@ sys.exit(max(codes))
 def run_program(text: str, dsn: str) -> "subprocess.CompletedProcess[str]":
     """Run a program that uses PGTASKS_DSN, with every warning on."""
     command = [sys.executable, "-X", "dev", "-c", text]
-    return subprocess.run(command, env=environment(dsn), capture_output=True, text=True, timeout=15, check=False)
+    env = environment(dsn, "producer")
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=15, check=False)
 
 
 def test_parent_and_forked_children_enqueue(dsn: str, connection: Connection) -> None:

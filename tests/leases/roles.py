@@ -6,6 +6,7 @@ from contextlib import contextmanager
 import psycopg
 from psycopg import sql
 
+from pgtasks.store import granting
 from tests.database import Connection
 
 
@@ -16,11 +17,11 @@ def worker_role(connection: Connection, name: str, settings: Mapping[str, str]) 
     connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(role))
     connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(role))
     try:
-        for kind in ("SCHEMA", "ALL TABLES IN SCHEMA", "ALL SEQUENCES IN SCHEMA", "ALL FUNCTIONS IN SCHEMA"):
-            connection.execute(sql.SQL("GRANT ALL ON {} pgtasks TO {}").format(sql.SQL(kind), role))
+        for statement in granting.script("worker", name):
+            connection.execute(statement.encode())
         for setting, value in settings.items():
-            statement = sql.SQL("ALTER ROLE {} SET {} = {}").format(role, sql.Identifier(setting), sql.Literal(value))
-            connection.execute(statement)
+            change = sql.SQL("ALTER ROLE {} SET {} = {}").format(role, sql.Identifier(setting), sql.Literal(value))
+            connection.execute(change)
         given = psycopg.conninfo.conninfo_to_dict(connection.info.dsn)
         yield psycopg.conninfo.make_conninfo("", **{**given, "user": name})
     finally:

@@ -10,6 +10,7 @@ import pytest
 
 from pgtasks.store import cancelling, dead_letters
 from pgtasks.store.session import Statement, SyncConnection, fetch_all
+from tests.access import as_role
 from tests.database import Connection, rows, value
 from tests.leases import steps
 from tests.leases.steps import Handle
@@ -85,7 +86,8 @@ def test_nobody_deadlocks(planner: bool, dsn: str, connection: Connection) -> No
 
     def work(loop: Loop, seed: int) -> None:
         rng = random.Random(seed)
-        with steps.connect(dsn, planner=planner) as opened:
+        address = as_role(dsn, "admin" if loop in {meddle, in_bulk} else "worker")
+        with steps.connect(address, planner=planner) as opened:
             while time.monotonic() < until:
                 try:
                     loop(opened, rng)

@@ -14,19 +14,19 @@ import psutil  # type: ignore[import-untyped]  # it ships without types
 import psycopg
 import pytest
 
-from pgtasks import schema
 from pgtasks.embedded import PrivateServer
-from tests.database import Connection, empty, rows, value, wait_until
+from tests.database import Connection, empty, prepare, rows, value, wait_until
 from tests.leases.conftest import StartWorker
 from tests.trace import Trace
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 LEASE_S = 1.5
-Stall = Callable[[PrivateServer], AbstractContextManager[None]]
+Own = tuple[PrivateServer, str]
+Stall = Callable[[PrivateServer, str], AbstractContextManager[None]]
 
 
 @contextmanager
-def frozen(server: PrivateServer) -> Iterator[None]:
+def frozen(server: PrivateServer, _: str) -> Iterator[None]:
     """Stop every process of the server, as a host that swaps or a hypervisor that pauses does."""
     assert server.pid is not None
     postmaster = psutil.Process(server.pid)
@@ -41,15 +41,15 @@ def frozen(server: PrivateServer) -> Iterator[None]:
 
 
 @contextmanager
-def locked(server: PrivateServer) -> Iterator[None]:
+def locked(_: PrivateServer, dsn: str) -> Iterator[None]:
     """Lock the leases, as a careless ALTER TABLE or VACUUM FULL does."""
-    with psycopg.connect(server.dsn) as connection:
+    with psycopg.connect(dsn) as connection:
         connection.execute("LOCK TABLE pgtasks.leases IN ACCESS EXCLUSIVE MODE")
         yield
 
 
 @contextmanager
-def down(server: PrivateServer) -> Iterator[None]:
+def down(server: PrivateServer, _: str) -> Iterator[None]:
     """Let the server crash and stay away."""
     server.stop("immediate")
     try:
@@ -59,12 +59,11 @@ def down(server: PrivateServer) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def own_server() -> Iterator[PrivateServer]:
+def own_server() -> Iterator[Own]:
     """A server of these tests' own, migrated, that loses nothing committed when it crashes."""
     bindir = os.environ.get("PGTASKS_TEST_PG_BINDIR")
     with PrivateServer(bindir=Path(bindir) if bindir else None, options={"fsync": "off"}) as server:
-        schema.migrate(server.dsn)
-        yield server
+        yield server, prepare(server)
 
 
 def enqueue(connection: Connection, name: str, *seconds: float) -> list[int]:
@@ -80,21 +79,22 @@ def enqueue(connection: Connection, name: str, *seconds: float) -> list[int]:
 
 @pytest.mark.parametrize("stall", [frozen, locked, down])
 def test_live_workers_keep_their_tasks_through_a_stall(
-    stall: Stall, own_server: PrivateServer, start_worker: StartWorker, trace: Trace
+    stall: Stall, own_server: Own, start_worker: StartWorker, trace: Trace
 ) -> None:
     """Handlers that end in the stall are completed after it; those stopped for it run again, uncharged."""
-    with psycopg.connect(own_server.dsn, autocommit=True) as connection:
+    server, dsn = own_server
+    with psycopg.connect(dsn, autocommit=True) as connection:
         empty(connection)
-    workers = [start_worker("--concurrency=6", address=own_server.dsn, lease_s=LEASE_S) for _ in range(3)]
+    workers = [start_worker("--concurrency=6", address=dsn, lease_s=LEASE_S) for _ in range(3)]
     for worker in workers:
         worker.wait_output("worker started")
-    with psycopg.connect(own_server.dsn, autocommit=True) as connection:
+    with psycopg.connect(dsn, autocommit=True) as connection:
         stubborn = enqueue(connection, "hold", *[1.0] * 4, *[4.0] * 4)
         stopped = enqueue(connection, "tick", *[2.5] * 4)
         wait_until(lambda: len(trace.marks("start")) == 12)
-    with stall(own_server):
+    with stall(server, dsn):
         time.sleep(2 * LEASE_S)  # Twice the lease is what the promise is about.
-    with psycopg.connect(own_server.dsn, autocommit=True) as connection:
+    with psycopg.connect(dsn, autocommit=True) as connection:
 
         def finished() -> bool:
             return bool(value(connection, "SELECT count(*) = 12 FROM pgtasks.history WHERE status = 'completed'"))

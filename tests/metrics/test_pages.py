@@ -10,6 +10,7 @@ from itertools import pairwise
 import psutil  # type: ignore[import-untyped]  # it ships without types
 import pytest
 
+from tests.access import role_of
 from tests.database import Connection, rows, value, wait_until
 from tests.scraping import free_ports, get, scrape
 from tests.workers import WorkerProcess, environment, program
@@ -71,7 +72,9 @@ def test_the_exporter_tells_the_same_facts_without_an_app(dsn: str, connection: 
         made = [
             stack.enter_context(
                 subprocess.Popen(
-                    [program(), "metrics", "--metrics-port", str(port)], env=environment(dsn), stderr=subprocess.DEVNULL
+                    [program(), "metrics", "--metrics-port", str(port)],
+                    env=environment(dsn, "reader"),
+                    stderr=subprocess.DEVNULL,
                 )
             )
             for port in ports
@@ -102,7 +105,7 @@ def test_a_port_that_is_taken_is_a_clear_error(dsn: str, connection: Connection,
         taken.listen()
         done = subprocess.run(
             [program(), *command, "--metrics-port", str(port)],
-            env=environment(dsn),
+            env=environment(dsn, role_of(command)),
             capture_output=True,
             text=True,
             check=False,

@@ -5,6 +5,7 @@ import pytest
 
 from pgtasks import schema
 from pgtasks.errors import SchemaOutdated
+from tests import access
 from tests.database import Connection, rows, value, wait_until
 from tests.schedules.helpers import add, fired, outcomes
 from tests.schema.revisions import ALL, HEAD
@@ -139,6 +140,7 @@ def test_the_step_only_adds(empty_dsn: str) -> None:
                 schema.migrate(empty_dsn, target="0002")
                 running.rollback()
         schema.migrate(empty_dsn)
+        access.grant_all(empty_dsn)
         add(connection, "s")
         with WorkerProcess("tests.apps.basic:app", empty_dsn, "--concurrency=2") as process:
             wait_until(lambda: value(connection, "SELECT count(*) FROM pgtasks.history") >= 10, hint=process.output)

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from tests import workers
+from tests.access import as_role
 
 _CODE = """
 import pathlib, sys
@@ -21,7 +22,7 @@ class Migrator:
     def __init__(self, dsn: str, folder: Path, log: Path) -> None:
         self._log = log
         with log.open("wb") as output:
-            argv = [sys.executable, "-c", _CODE, dsn, str(folder)]
+            argv = [sys.executable, "-c", _CODE, as_role(dsn, "owner"), str(folder)]
             self.process: subprocess.Popen[bytes] = workers.start(argv, workers.environment(), output.fileno())
 
     def output(self) -> str:

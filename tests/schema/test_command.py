@@ -19,7 +19,7 @@ MIGRATORS = 10
 def migrate(dsn: str | None, *flags: str) -> subprocess.CompletedProcess[str]:
     """Run the command to its end."""
     command = [workers.program(), "migrate", *flags]
-    return subprocess.run(command, env=workers.environment(dsn), capture_output=True, text=True, check=False)
+    return subprocess.run(command, env=workers.environment(dsn, "owner"), capture_output=True, text=True, check=False)
 
 
 def test_it_makes_the_schema_and_then_has_nothing_to_do(empty_dsn: str) -> None:
@@ -101,7 +101,7 @@ def test_ten_at_once_on_an_empty_database_all_succeed(empty_dsn: str, tmp_path: 
     for log in logs:
         with log.open("wb") as output:
             command = [workers.program(), "migrate"]
-            processes.append(workers.start(command, workers.environment(empty_dsn), output.fileno()))
+            processes.append(workers.start(command, workers.environment(empty_dsn, "owner"), output.fileno()))
     codes = [process.wait(50) for process in processes]
     outputs = [log.read_text(encoding="utf-8") for log in logs]
     assert codes == [0] * MIGRATORS, outputs

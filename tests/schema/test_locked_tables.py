@@ -10,7 +10,8 @@ import pytest
 from pgtasks import schema
 from pgtasks.errors import DatabaseError
 from pgtasks.store import session, statements
-from tests.database import Connection, wait_until
+from tests.access import ROLES, as_role
+from tests.database import Connection, Server, wait_until
 from tests.schema.conftest import AddRevision
 from tests.schema.revisions import HEAD, NEXT
 
@@ -33,7 +34,9 @@ def test_claims_go_on_while_a_reader_keeps_a_migration_waiting(fresh_database: s
     add_revision(UP, DOWN)
     said: list[str] = []
     migration = threading.Thread(target=schema.migrate, args=(fresh_database,), kwargs={"on_progress": said.append})
-    with psycopg.connect(fresh_database) as reader, psycopg.connect(fresh_database, autocommit=True) as worker:
+    # Of what another role's session does the migrator sees nothing.
+    address = as_role(fresh_database, "owner")
+    with psycopg.connect(address) as reader, psycopg.connect(fresh_database, autocommit=True) as worker:
         worker.execute("INSERT INTO pgtasks.tasks (name) SELECT 'add' FROM generate_series(1, 10000)")
         reader.execute("SELECT count(*) /* a long report */ FROM pgtasks.tasks")
         pid = reader.info.backend_pid
@@ -54,7 +57,7 @@ def test_claims_go_on_while_a_reader_keeps_a_migration_waiting(fresh_database: s
 def test_it_gives_up_in_the_end_and_names_who_is_in_the_way(fresh_database: str, add_revision: AddRevision) -> None:
     """Nothing has changed then; control characters of the other's statement do not get through."""
     add_revision(UP, DOWN)
-    with psycopg.connect(fresh_database) as holder:
+    with psycopg.connect(as_role(fresh_database, "owner")) as holder:
         holder.execute("LOCK TABLE pgtasks.tasks IN SHARE MODE /* \x1b[31m\u202e */")
         pid = holder.info.backend_pid
         with pytest.raises(DatabaseError, match=rf"no lock within 0\.5 s, pid {pid} .*; end that session") as caught:
@@ -64,13 +67,26 @@ def test_it_gives_up_in_the_end_and_names_who_is_in_the_way(fresh_database: str,
     assert schema.check(fresh_database).revision == HEAD
 
 
-def test_a_deadlock_with_somebody_is_tried_again(fresh_database: str, add_revision: AddRevision) -> None:
+def test_who_is_in_the_way_may_be_hidden(fresh_database: str, add_revision: AddRevision) -> None:
+    """PostgreSQL shows an owner of the schema, who is no more than that, whose session it is, not what it does."""
+    add_revision(UP, DOWN)
+    with psycopg.connect(as_role(fresh_database, "worker")) as holder:
+        holder.execute("SELECT FROM pgtasks.tasks")
+        said = rf"pid {holder.info.backend_pid} of role {ROLES['worker']} is in the way; what .* members of pg_monitor"
+        with pytest.raises(DatabaseError, match=said):
+            schema.migrate(fresh_database, lock_wait_s=0.5)
+
+
+def test_a_deadlock_with_somebody_is_tried_again(
+    fresh_database: str, server: Server, add_revision: AddRevision
+) -> None:
     """PostgreSQL ends one of the two, and it may be the migration."""
     add_revision(
-        "LOCK TABLE pgtasks.queues;"
-        "SET LOCAL lock_timeout = 0; SET LOCAL deadlock_timeout = '50ms'; LOCK TABLE pgtasks.task_types;",
+        "LOCK TABLE pgtasks.queues;SET LOCAL lock_timeout = 0; LOCK TABLE pgtasks.task_types;",
         "",
     )
+    # Set for the database, because a migrator may not set it.
+    server.alter(fresh_database, "SET deadlock_timeout = '50ms'")
     said: list[str] = []
     migration = threading.Thread(target=schema.migrate, args=(fresh_database,), kwargs={"on_progress": said.append})
     with psycopg.connect(fresh_database) as other:

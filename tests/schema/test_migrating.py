@@ -19,6 +19,7 @@ from pgtasks.errors import (
     SchemaTooNew,
 )
 from pgtasks.schema import SchemaState
+from tests.access import as_role
 from tests.database import Server, rows, value
 from tests.schema import snapshot
 from tests.schema.conftest import AddRevision, MakeOwner
@@ -109,7 +110,7 @@ def test_a_missing_schema_says_what_to_run(empty_dsn: str) -> None:
     assert (state.verdict, state.revision) == ("missing", "")
     with pytest.raises(SchemaMissing, match=r"run: pgtasks migrate$"):
         schema.require(state)
-    with psycopg.connect(empty_dsn) as connection:
+    with psycopg.connect(as_role(empty_dsn, "owner")) as connection:
         connection.execute("CREATE SCHEMA pgtasks")
         connection.execute("CREATE TABLE pgtasks.schema_version (version_num varchar(32) NOT NULL)")
     assert schema.check(empty_dsn).verdict == "missing"
@@ -146,7 +147,7 @@ def test_a_schema_without_a_known_revision_says_both_ways_out(
         schema.migrate(empty_dsn)
     said = str(caught.value)
     advice = said[said.index(fix) :].partition(": ")[2]
-    with psycopg.connect(empty_dsn, autocommit=True) as connection:
+    with psycopg.connect(as_role(empty_dsn, "owner"), autocommit=True) as connection:
         for statement in re.findall(r"(?:CREATE|DELETE|INSERT|DROP) .*?(?=;)", advice.partition("otherwise")[0]):
             rows(connection, statement)
     schema.migrate(empty_dsn)

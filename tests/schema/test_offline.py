@@ -8,6 +8,7 @@ import pytest
 
 from pgtasks import schema
 from pgtasks.errors import ConfigError
+from tests.access import as_role
 from tests.database import Server, value
 from tests.schema import snapshot
 from tests.schema.conftest import AddRevision
@@ -23,8 +24,9 @@ def psql(server: Server) -> Psql:
 
 
 def run(command: Psql, script: str, dsn: str, *flags: str) -> subprocess.CompletedProcess[str]:
-    """Feed a script to psql."""
-    return subprocess.run([*command, *flags, dsn], input=script, capture_output=True, text=True, check=False)
+    """Feed a script to psql, as the role that owns the database."""
+    argv = [*command, *flags, as_role(dsn, "owner")]
+    return subprocess.run(argv, input=script, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("flags", [(), ("--single-transaction",)], ids=["plain", "single transaction"])

@@ -108,7 +108,7 @@ def test_what_a_claim_still_brings_is_given_back(tasks: Tasks) -> None:
 def test_a_process_group_leader_with_python_as_process_1_would_be_stops_cleanly(tasks: Tasks) -> None:
     """S-02: in its own session, without a terminal, with standard input closed; children it forked do not matter."""
     command = [program(), "worker", APP]
-    variables = environment(tasks.dsn, PGTASKS_TEST_RELEASE=str(tasks.release))
+    variables = environment(tasks.dsn, "worker", PGTASKS_TEST_RELEASE=str(tasks.release))
     with subprocess.Popen(
         command, env=variables, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
     ) as process:

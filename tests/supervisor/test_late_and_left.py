@@ -40,7 +40,7 @@ def test_late_workers_are_killed_and_orphans_reaped(connection: Connection, dsn:
         def output() -> str:
             return Path(log.name).read_text(encoding="utf-8")
 
-        process = start(argv, environment(dsn, TRACE_FILE=str(trace.path)), log.fileno())
+        process = start(argv, environment(dsn, "worker", TRACE_FILE=str(trace.path)), log.fileno())
         try:
             wait_until(lambda: output().count("worker started") == 2, 20, hint=output)
             orphan = int(output().partition("orphan=")[2].split()[0])

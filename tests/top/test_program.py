@@ -28,7 +28,7 @@ ENTER, LEAVE = re.escape("\x1b[?1049h"), re.escape("\x1b[?1049l")
 def shell(dsn: str) -> Iterator[Callable[[str], Any]]:
     """Start a shell with a script in which $0 is our program; in the end it is killed."""
     started = []
-    env = environment(dsn, TERM="xterm-256color")
+    env = environment(dsn, "admin", TERM="xterm-256color")
 
     def start(script: str) -> Any:
         argv = ["-c", script, program()]

@@ -61,7 +61,8 @@ class MigrateUnderLoad(Fault):
 
     def _migrate(self) -> None:
         with tempfile.TemporaryFile() as output:
-            process = start([program(), "migrate"], environment(self.target.cluster.dsn), output.fileno())
+            env = environment(self.target.cluster.dsn, "owner")
+            process = start([program(), "migrate"], env, output.fileno())
             try:
                 code = process.wait(_MIGRATE_S_MAX)
             except subprocess.TimeoutExpired:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import ClassVar, Literal
 
+from tests.access import ROLES
 from tests.chaos.cluster import Cluster
 from tests.chaos.fleet import Fleet
 from tests.chaos.network import Network
@@ -29,7 +30,7 @@ class Target:
     pgbouncer: PgBouncer | None = None
     lease_s: float = 2.0
     # Roles whose defaults may be changed: the one that the workers log in as.
-    role: str = "postgres"
+    role: str = ROLES["worker"]
     # Handlers that run in processes of their own are among the tasks.
     children: bool = False
 
