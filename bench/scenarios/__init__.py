@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from bench.scenario import Scenario
-from bench.scenarios import backlog, contention, delayed, drain, enqueue, features, held, horizon, retries, soak
+from bench.scenarios import (
+    backlog,
+    contention,
+    delayed,
+    drain,
+    enqueue,
+    features,
+    held,
+    horizon,
+    latency,
+    retries,
+    soak,
+)
 
 _MODULES = (
     drain,
     enqueue,
+    latency,
     backlog,
     horizon,
     held,

@@ -1,0 +1,66 @@
+"""`python -m bench.doorbell DSN FILE`: the floor of pick-up latency, bare LISTEN/NOTIFY and one claim.
+
+One connection, one thread, no handlers: it waits on the socket, and when a notification comes it
+claims once and notes the time; then it completes what it claimed. The statements, the table and
+the connection's settings are a worker's. It keeps the queue's bell all the time, so each INSERT
+rings, by the same trigger as in the worker's database.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import sys
+import uuid
+from datetime import UTC, datetime
+
+from bench import stamps
+from pgtasks.model import Claimed
+from pgtasks.outcome import Completed
+from pgtasks.settings import QUEUE_DEFAULT
+from pgtasks.store import session, statements
+from pgtasks.store.statements import Lane
+
+BATCH = 500
+LEASE_S = 30.0
+_WORKER = uuid.uuid4()
+
+
+def main(dsn: str, path: str) -> None:
+    """Serve the default queue until the process is killed."""
+    note = stamps.writer(path)
+    lane = Lane(0, datetime(1970, 1, 1, tzinfo=UTC), 0)
+    with session.connect(dsn, "claim", worker="floor") as connection:
+        connection.execute("LISTEN pgtasks")
+        session.fetch_all(connection, statements.arm_bells([QUEUE_DEFAULT]))
+        while True:
+            # The first time: what was there before the bell was armed.
+            while rows := session.fetch_all(connection, _claim(lane)):
+                for row in rows:
+                    note(json.loads(row.payload)["number"])
+                lane = Lane(0, *max((row.run_at, row.id) for row in rows))
+                session.fetch_all(connection, _complete(rows))
+            _wait(connection)
+
+
+def _wait(connection: session.SyncConnection) -> None:
+    """Wait for a notification, and take all that came."""
+    heard = False
+    while not heard:
+        select.select([connection.fileno()], [], [])
+        connection.pgconn.consume_input()
+        while connection.pgconn.notifies() is not None:
+            heard = True
+
+
+def _claim(lane: Lane) -> session.Statement[Claimed]:
+    return statements.claim(QUEUE_DEFAULT, [lane], limit=BATCH, names=["stamp"], worker_id=_WORKER, lease_s=LEASE_S)
+
+
+def _complete(rows: list[Claimed]) -> session.Statement[statements.Moved]:
+    ended = sorted((row.id, row.lease_id) for row in rows)
+    return statements.complete(_WORKER, ended, [Completed()] * len(ended), [rows[0].lease_id])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
