@@ -77,11 +77,10 @@ def buckets(text: str) -> dict[str, int]:
 
 def claim_p99_ms(samples: Sequence[Sample], start_s: float, end_s: float) -> float | None:
     """Give the 99th percentile of the claims between two moments, within its bucket by interpolation."""
-    inside = [one for one in samples if start_s <= one.at_s and one.claims]
-    if not inside:
+    before = [one for one in samples if one.at_s <= start_s] or samples[:1]
+    if not before:
         return None
-    first = inside[0]
-    # The last look before the end, or the first one after it, so that there is something between.
+    first = before[-1]
     last = next((one for one in samples if one.at_s >= end_s), samples[-1])
     counts = {bound: count - first.claims.get(bound, 0) for bound, count in last.claims.items()}
     found = quantile(counts, _P99)

@@ -83,6 +83,11 @@ class TimedRun(NamedTuple):
         return self.by_tenth[number] / (self.seconds / TENTHS)
 
 
+def command() -> list[str]:
+    """Give the command line of the worker, which stays until it is told to stop."""
+    return fleet.worker("bench.app:app", concurrency=worker.CONCURRENCY)
+
+
 def keys(rivals: Sequence[str]) -> Sequence[Key]:
     """Give the figures, those of the rivals at the end."""
     theirs = [
@@ -123,7 +128,7 @@ def drain(bench: Bench, plan: Plan, *, is_held: bool) -> TimedRun:
     with held(bench.dsn) if is_held else nullcontext():
         with (
             BackendSampler(bench.admin_dsn, bench.name) as sampler,
-            fleet.Fleet(bench, worker.command()) as workers,
+            fleet.Fleet(bench, command()) as workers,
         ):
             workers.until(lambda: bench.value("SELECT EXISTS (SELECT FROM pgtasks.history)"), BEGIN_S, "a task is done")
             workers.sleep(plan.seconds)
@@ -203,5 +208,5 @@ SCENARIO = Scenario(
     plan=Plan(tasks=6_000_000, rounds=2, seconds=60),
     measure=measure,
     has_rivals=True,
-    worker_command=worker.command(),
+    worker_command=command(),
 )
