@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,15 +22,15 @@ _RING_EVERY_S = 0.02
 
 
 class Pair(NamedTuple):
-    """The same inserts with the trigger and without, summed over slices that took turns."""
+    """The same inserts with the trigger and without, summed over slices that took turns.
+
+    `ratio` is the rate with it against the rate without: the median over neighbouring slices, so that
+    a disk that stalls for one of them does not decide.
+    """
 
     with_trigger: Inserted
     without: Inserted
-
-    @property
-    def ratio(self) -> float:
-        """The rate with the trigger against the rate without."""
-        return (self.with_trigger.tasks / self.with_trigger.seconds) / (self.without.tasks / self.without.seconds)
+    ratio: float
 
 
 def alone(bench: Bench, limit: Limit, slices: int) -> Pair:
@@ -109,7 +110,8 @@ def _pair(
                 sums[is_on].append(insert(is_on))
     finally:
         _switch(bench, is_on=True)
-    return Pair(_sum(sums[True]), _sum(sums[False]))
+    ratios = [on.rate / off.rate for on, off in zip(sums[True], sums[False], strict=True)]
+    return Pair(_sum(sums[True]), _sum(sums[False]), statistics.median(ratios))
 
 
 def _switch(bench: Bench, *, is_on: bool) -> None:

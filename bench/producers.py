@@ -36,6 +36,11 @@ class Inserted(NamedTuple):
     backend_cpu_s: float | None
     wal_bytes: int
 
+    @property
+    def rate(self) -> float:
+        """Transactions per second."""
+        return self.tasks / self.seconds
+
 
 class Limit(NamedTuple):
     """When producers are done: after so many transactions in all, or so many seconds (one at least)."""

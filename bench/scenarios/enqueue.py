@@ -21,7 +21,7 @@ from bench.scenario import Outcome, Plan, Scenario, no_rivals
 # A burst, and what is added one by one, as parts of the plan's tasks, which are the rows of a bulk. The
 # producers' slices are as long as the plan's seconds.
 BURST, SINGLE = 40, 50
-SLICES = 4
+SLICES = 6
 STATES = {
     "": (flows.busy, "a worker awake that runs them"),
     "_idle": (flows.idle, "bursts that wake two workers"),
@@ -96,7 +96,7 @@ def _round(bench: Bench, bulk: Bulk, plan: Plan) -> Figures:
         )
         figures |= {
             f"trigger_ratio_16_producers{state}": pair.ratio,
-            f"rate_16_producers{state}": pair.with_trigger.tasks / pair.with_trigger.seconds,
+            f"rate_16_producers{state}": pair.with_trigger.rate,
         }
         if state == "_alone":
             figures |= _costs(pair)
@@ -154,15 +154,15 @@ def _one_by_one(bench: Bench, bulk: Bulk, tasks: int) -> Figures:
     return {
         "python_rate": tasks / python_s,
         "python_async_rate": tasks / async_s,
-        "sql_rate": call.tasks / call.seconds,
-        "insert_rate": insert.tasks / insert.seconds,
+        "sql_rate": call.rate,
+        "insert_rate": insert.rate,
         "wal_bytes_per_task_single": insert.wal_bytes / insert.tasks,
     }
 
 
 def _costs(pair: Pair) -> Figures:
     """Give what an insert costs, and how much of the CPU went to the producers instead."""
-    on, off = pair
+    on, off, _ = pair
     if on.backend_cpu_s is None or off.backend_cpu_s is None:
         return {}
     client_s = on.client_cpu_s + off.client_cpu_s
@@ -177,7 +177,7 @@ SCENARIO = Scenario(
     name="enqueue",
     summary=(__doc__ or "").partition("\n")[0],
     keys=no_rivals(*KEYS),
-    plan=Plan(tasks=100_000, rounds=3, seconds=2),
+    plan=Plan(tasks=100_000, rounds=3, seconds=1),
     measure=measure,
     worker_command=fleet.worker("bench.app:app", concurrency=worker.CONCURRENCY),
 )
