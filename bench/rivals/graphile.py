@@ -42,7 +42,7 @@ class Graphile(NodeRival):
     )
     sources: ClassVar[tuple[str, ...]] = (
         "https://worker.graphile.org/docs/performance",
-        "https://worker.graphile.org/docs/config (worker.localQueue.size)",
+        "https://worker.graphile.org/docs/config (localQueue.size; also in the package's dist/index.d.ts)",
         "https://github.com/graphile/worker/blob/main/perfTest/graphile.config.js",
     )
     keeps = "Nothing: the row is deleted."

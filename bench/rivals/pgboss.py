@@ -26,7 +26,10 @@ class Pgboss(NodeRival):
         "(useListenNotify, notify), a table of the queue's own (partition); its instance, monitoring and maintenance "
         f"have their defaults; Node.js {NODE}."
     )
-    sources = ("https://pgboss.io/api/workers", "https://pgboss.io/api/queues")
+    sources = (
+        "https://pgboss.io/api/workers (batchSize, localConcurrency, burst triggers; also in dist/types.d.ts)",
+        "https://pgboss.io/api/queues (partition, notify)",
+    )
     keeps = "The row stays, updated to completed, for 7 days (deleteAfterSeconds, its default)."
     tables = ("pgboss.job",)
     # What send() inserts for a queue that has all defaults.
