@@ -14,6 +14,7 @@ from pgtasks.store import selftest
 from pgtasks.store.diagnosis import Diagnosis, HealthRow, IdleRow, ListenerRow, LostRow, PrivilegeRow, SlotRow, TableRow
 from pgtasks.store.overview import OLD_TRANSACTION_S, read_overview
 from pgtasks.store.session import connect
+from tests.access import as_role
 from tests.cli.conftest import Run
 from tests.cli.hostile import insert_everywhere
 from tests.database import Connection, Server, value
@@ -254,6 +255,20 @@ def test_what_lies_between(*, hears: bool, is_pooled: bool, pooler: str, level: 
     """A pooler that does not pass notifications on has to be told to us."""
     (found,) = judged.of_hearing(hears=hears, is_pooled=is_pooled, pooler=pooler)
     assert found.level == level
+
+
+@pytest.mark.parametrize("direct", ["same", "other database", "nobody there"])
+def test_the_connection_string_for_listen_is_tried(
+    pgtasks: Run, dsn: str, empty_dsn: str, monkeypatch: pytest.MonkeyPatch, direct: str
+) -> None:
+    """Beside a pooler workers listen over it: to the same database it has to lead, or they only poll."""
+    addresses = {"same": dsn, "other database": empty_dsn, "nobody there": "postgresql://127.0.0.1:1/none"}
+    monkeypatch.setenv("PGTASKS_POOLER", "transaction")
+    monkeypatch.setenv("PGTASKS_LISTEN_DSN", as_role(addresses[direct], "reader"))
+    monkeypatch.setattr(selftest, "WAIT_S", 0.2)
+    found = {one["check"]: one for one in pgtasks("doctor", "--json").json["findings"]}["listen"]
+    assert (found["level"], found["hears"]) == (("ok", True) if direct == "same" else ("warning", False))
+    assert "PGTASKS_LISTEN_DSN" in found["message"]
 
 
 @pytest.mark.parametrize(
