@@ -26,7 +26,7 @@ from pgtasks.store.listing import keep_completed
 from pgtasks.store.session import fetch_all
 
 COMMITTED = Path(__file__).parent / "results" / "guard.json"
-TASKS, ROUNDS, AGAIN = 50_000, 4, 6
+TASKS, ROUNDS, AGAIN = 50_000, 4, 3
 TASKS_SEEDED = 20_000
 TOLERANCE = 0.15
 DRAIN_S = 300.0

@@ -118,6 +118,21 @@ def budget(document: Document, name: str) -> float | None:
     return float(found["budget"].split()[-1]) if found else None
 
 
+def _handlers(document: Document) -> dict[str, str]:
+    rows = [
+        _bar(
+            document,
+            f"share_of_ideal_{kind}_{ms}ms",
+            f"{'def' if kind == 'sync' else 'async def'}, {ms} ms, {slots} slots",
+        )
+        for kind, slots in document["concurrency"].items()
+        for ms in (1, 10, 100)
+    ]
+    return {
+        "handlers": _bars("How busy the slots are kept", document, rows, unit="share of slots / duration", digits=2)
+    }
+
+
 def _contention(document: Document) -> dict[str, str]:
     names = (("one", "1 worker"), ("two", "2 workers"), ("ten", "10 workers"))
     rates = [_bar(document, f"rate_{name}", label) for name, label in names]
@@ -271,6 +286,7 @@ _DRAW: dict[str, Callable[[Document], dict[str, str]]] = {
     "enqueue": _enqueue,
     "backlog": _backlog,
     "latency": _latency,
+    "handlers": _handlers,
     "contention": _contention,
     "retries": _retries,
     "delayed": _delayed,
