@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
+from collections.abc import Sequence
+from functools import partial
 
 from bench import fleet, flows, machine, producers, worker
 from bench.bulk import Added, Bulk
@@ -16,7 +18,10 @@ from bench.database import Bench
 from bench.flows import Pair
 from bench.producers import Limit
 from bench.report import Budget, Figures, Key, progress
-from bench.scenario import Outcome, Plan, Scenario, no_rivals
+from bench.rivals import RIVALS, run
+from bench.rivals.beside import Field
+from bench.rivals.rival import Rival, Unavailable
+from bench.scenario import Outcome, Plan, Scenario
 
 # A burst, and what is added one by one, as parts of the plan's tasks, which are the rows of a bulk. The
 # producers' slices are as long as the plan's seconds.
@@ -62,12 +67,31 @@ KEYS = (
 )
 
 
+def keys(rivals: Sequence[str]) -> Sequence[Key]:
+    """Give the figures, those of the rivals at the end; theirs are measured as `python_async_rate` and bulks are."""
+    return (
+        *KEYS,
+        *(
+            key
+            for name in rivals
+            for key in (
+                Key(f"bulk_to.{name}", f"our `enqueue_many` against {RIVALS[name].title}'s", 2),
+                Key(f"single_to.{name}", "our `await task.aenqueue()` against its own", 2),
+                Key(f"rival.{name}.bulk_rate", f"{RIVALS[name].title}: tasks per second in bulk"),
+                Key(f"rival.{name}.single_rate", "one after the other"),
+            )
+        ),
+    )
+
+
 def measure(bench: Bench, plan: Plan) -> Outcome:
-    """Run all rounds: bulk beside COPY, one by one, and 16 producers in each state."""
+    """Run all rounds: bulk beside COPY, one by one, 16 producers in each state, then each rival."""
     outcome, bulk = Outcome(), Bulk(bench, plan.tasks)
+    field = Field(bench, plan.rivals, outcome.missing)
     try:
         for number in range(1, plan.rounds + 1):
             figures = _round(bench, bulk, plan)
+            figures |= field.each(partial(_rival, bench, plan.tasks, figures))
             outcome.rounds.append(figures)
             progress(
                 f"enqueue {number}/{plan.rounds}: bulk {figures['bulk_rate']:,.0f} tasks/s, "
@@ -160,6 +184,22 @@ def _one_by_one(bench: Bench, bulk: Bulk, tasks: int) -> Figures:
     }
 
 
+def _rival(bench: Bench, tasks: int, ours: Figures, rival: Rival) -> Figures:
+    """Let a rival add as many tasks, in bulk and one by one."""
+    try:
+        bulk = run.enqueue(rival, bench, tasks, "bulk")
+        single = run.enqueue(rival, bench, max(1, tasks // SINGLE), "single")
+    except NotImplementedError as error:
+        raise Unavailable("how it enqueues is not measured") from error
+    progress(f"  {rival.name}: {bulk:,.0f} tasks/s in bulk, {single:,.0f} one by one")
+    return {
+        f"bulk_to.{rival.name}": (ours["bulk_rate"] or 0.0) / bulk,
+        f"single_to.{rival.name}": (ours["python_async_rate"] or 0.0) / single,
+        f"rival.{rival.name}.bulk_rate": bulk,
+        f"rival.{rival.name}.single_rate": single,
+    }
+
+
 def _costs(pair: Pair) -> Figures:
     """Give what an insert costs, and how much of the CPU went to the producers instead."""
     on, off, _ = pair
@@ -176,8 +216,9 @@ def _costs(pair: Pair) -> Figures:
 SCENARIO = Scenario(
     name="enqueue",
     summary=(__doc__ or "").partition("\n")[0],
-    keys=no_rivals(*KEYS),
+    keys=keys,
     plan=Plan(tasks=100_000, rounds=3, seconds=1),
     measure=measure,
+    has_rivals=True,
     worker_command=fleet.worker("bench.app:app", concurrency=worker.CONCURRENCY),
 )
