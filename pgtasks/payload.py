@@ -212,4 +212,6 @@ def storable(text: str, limit: int) -> str:
     if len(text) > limit:
         half = limit // 2
         text = f"{text[:half]}\n… {len(text) - 2 * half:,} characters left out …\n{text[-half:]}"
+    if text.isascii() and "\0" not in text:
+        return text
     return _UNSTORABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

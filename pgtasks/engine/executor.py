@@ -25,6 +25,7 @@ from pgtasks.engine.attempt import Attempt, Judge
 from pgtasks.engine.blockage import Blockage, LoopWatch
 from pgtasks.engine.children import ChildOptions, ProcessRunner
 from pgtasks.engine.leases import Leases
+from pgtasks.engine.periodic import Signal
 from pgtasks.engine.reports import REPORTED, Reporter, facts_of, report_completed
 from pgtasks.engine.runners import AsyncRunner, Finished, ThreadRunner
 from pgtasks.engine.slots import Slots
@@ -74,8 +75,8 @@ class Executor:
         # Loops that are blocked for good, and whether there ever was one.
         self._left_loops: list[AsyncRunner] = []
         self.gave_up_loop = False
-        self.slot_freed = asyncio.Event()
-        self.child_freed = asyncio.Event()
+        self.slot_freed = Signal()
+        self.child_freed = Signal()
         # Cleared when the worker stops: what a claim under way still brings is released.
         self.accepting = True
         self._isolated = sorted(name for name, handler in app.handlers.items() if handler.isolated)
@@ -287,6 +288,7 @@ class Executor:
         if blockage is not None:
             self._give_up_blocked(blockage)
         self._close_left_loops()
+        self._reporter.sum_up()
         return WATCH_S
 
     def _blockage(self) -> Blockage | None:
@@ -354,6 +356,7 @@ class Executor:
 
     def close(self) -> None:
         """End the runners; where a handler is stuck there is little to wait for."""
+        self._reporter.sum_up(at_once=True)
         for loop in self._left_loops:
             loop.close(0.0)
         for runner in (self._async, self._threads, self._children):

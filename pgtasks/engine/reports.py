@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Callable
 
 from pgtasks import events
 from pgtasks.engine.attempt import Attempt
@@ -14,6 +16,8 @@ from pgtasks.outcome import Cancelled, Completed, Dead, Failure, Outcome, RetryI
 REPORTED = frozenset({RetryIn, Dead, Cancelled})
 # Of so many kinds of failures the traceback is said.
 TOLD_MAX = 1_000
+# Of failures of one kind that will be tried again; more than a person reads, and little for a disk.
+LINES_PER_S = 100
 # A handler's wish, and no fault that somebody has to find.
 _ASKED = f"{RetryLater.__module__}.{RetryLater.__qualname__}"
 _FRAME = '  File "'
@@ -29,15 +33,24 @@ class Reporter:
     """Says how attempts ended that did not succeed.
 
     The traceback comes with each dead letter, and with the first failure of each task name and error
-    class: a task that fails in a loop fills the log with one line each time, not with fifty.
+    class: a task that fails in a loop fills the log with one line each time, not with fifty. Of failures
+    that are tried again, at most LINES_PER_S of a kind are listed in any second, and the rest is
+    counted: when a service is away that all tasks need, the log must not be what slows the others down.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         # Kinds of failures whose traceback was said: task name and error class.
         self._told: set[tuple[str, str]] = set()
+        # Of the current second: how many there were of each kind, and of these how many were not listed.
+        self._second = 0
+        self._failed: Counter[tuple[str, str]] = Counter()
+        self._unlisted: Counter[tuple[str, str]] = Counter()
 
     def report(self, attempt: Attempt, outcome: Outcome) -> None:
         """Say how one ended."""
+        if isinstance(outcome, RetryIn) and not self._is_listed(attempt.task.name, outcome.failure):
+            return
         facts = facts_of(attempt)
         match outcome:
             case RetryIn():
@@ -53,6 +66,28 @@ class Reporter:
                 events.info("task cancelled", **facts, reason=_first_line(outcome.reason))
             case _:
                 events.debug("task ended", **facts, outcome=type(outcome).__name__)
+
+    def sum_up(self, *, at_once: bool = False) -> None:
+        """Say how many failures were not listed, once their second is over."""
+        second = int(self._clock())
+        if second == self._second and not at_once:
+            return
+        for (name, error_class), count in self._unlisted.items():
+            events.warning(
+                "failures not listed", task=name, error=error_class, count=count, advice="pgtasks.attempts has each"
+            )
+        self._second = second
+        self._failed.clear()
+        self._unlisted.clear()
+
+    def _is_listed(self, name: str, failure: Failure) -> bool:
+        self.sum_up()
+        kind = (name, failure.error_class)
+        self._failed[kind] += 1
+        if self._failed[kind] <= LINES_PER_S:
+            return True
+        self._unlisted[kind] += 1
+        return False
 
     def _is_first(self, name: str, failure: Failure) -> bool:
         kind = (name, failure.error_class)

@@ -98,3 +98,25 @@ def test_a_dead_process_has_no_traceback(said: Said) -> None:
     """There are no frames to show, and the message is said already."""
     reports.Reporter().report(attempt(), Dead("worker_lost", describe(ProcessDied.of(-11))))
     assert "traceback" not in said[0][1]
+
+
+def test_a_storm_of_failures_is_listed_in_part_and_counted(said: Said) -> None:
+    """A hundred of a kind in a second, the rest as a number when it is over; another kind has its own hundred."""
+    now = 50.0
+    reporter = reports.Reporter(lambda: now)
+    outcome = RetryIn(0.1, describe(raised(ValueError("away"))))
+    for _ in range(reports.LINES_PER_S + 30):
+        reporter.report(attempt("many"), outcome)
+    reporter.report(attempt("few"), outcome)
+    reporter.sum_up()
+    assert [event for event, _ in said].count("task failed") == reports.LINES_PER_S + 1
+    assert "failures not listed" not in dict(said)
+    now = 51.0
+    reporter.sum_up()
+    assert [fields for event, fields in said if event == "failures not listed"] == [
+        {"task": "many", "error": "ValueError", "count": 30, "advice": "pgtasks.attempts has each"}
+    ]
+    said.clear()
+    reporter.report(attempt("many"), outcome)
+    reporter.sum_up(at_once=True)
+    assert [event for event, _ in said] == ["task failed"]
