@@ -79,11 +79,12 @@ def _own(document: Mapping[str, Any], figure: str) -> str:
 def place(document: Mapping[str, Any]) -> str:
     """Say where and when a document was measured, with how much, and by which command."""
     host, settings = document["machine"], document["settings"]
+    rounds = len(document["rounds"])
     amount = [f"{document['tasks']:,} tasks"]
     if document.get("seconds"):
         amount.append(f"{document['seconds']:g} s a run where time is the limit")
     return (
-        f"`{document['command']}`: {', '.join(amount)}, {len(document['rounds'])} rounds, "
+        f"`{document['command']}`: {', '.join(amount)}, {rounds} round{'s' * (rounds > 1)}, "
         f"{document['finished_at'][:10]}, {host['processor']}, {host['cores']} cores, {host['memory_gib']:g} GiB, "
         f"{host['system']} {host['release'].partition('-')[0]}, Python {host['python']}, "
         f"PostgreSQL {settings['server_version']}. "
@@ -135,7 +136,7 @@ def speed(drain: Mapping[str, Any], horizon: Mapping[str, Any]) -> str:
         f"{drain['worker_cpu_us_per_task']:.0f} µs of the worker's CPU, {drain['wal_bytes_per_task']:.0f} bytes of WAL "
         f"and {drain['commits_per_task']:.3f} transactions per task. "
     )
-    theirs = f"In the same run, one worker process each at its best settings: {others}. " if others else ""
+    theirs = f"In the same run, each at its best settings: {others}. " if others else ""
     held = (
         f"While {horizon['tasks']:,} tasks pass behind an open transaction, which keeps vacuum from cleaning up, the "
         f"claims of the last tenth cost {horizon['last_to_first']:.1f} times those of the first."
