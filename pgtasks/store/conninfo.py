@@ -70,6 +70,8 @@ _METRICS = {
     "statement_timeout": "2000",
     "lock_timeout": "500",
 }
+# What a command reads is bounded, whatever the planner thinks: compiling it would take longer than running it.
+_CLI = {"jit": "off"}
 # A bulk is as slow as the iterable that feeds it.
 _CLIENT = {"idle_in_transaction_session_timeout": "0"}
 _OF_PART: dict[Part, dict[str, str]] = {
@@ -78,6 +80,7 @@ _OF_PART: dict[Part, dict[str, str]] = {
     "schedule": _SCHEDULE,
     "metrics": _METRICS,
     "client": _CLIENT,
+    "cli": _CLI,
 }
 
 
