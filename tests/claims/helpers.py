@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from bench import plans
-from bench.plans import ME, nodes
+from bench.plans import nodes
 from pgtasks.engine.cursor import claim_order
 from pgtasks.model import Claimed
 from pgtasks.store import session, statements
@@ -19,6 +19,7 @@ from pgtasks.store.statements import Lane
 from tests.database import Connection
 
 R = TypeVar("R")
+ME = plans.ME
 BEGINNING = Lane(0, datetime(1970, 1, 1, tzinfo=UTC), 0)
 
 
