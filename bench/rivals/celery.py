@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 from bench.rivals.redis import DURABILITY, RedisRival, ask
 
-# Tried on two cores beside other load: a multiplier of 16 instead of 128 0.9, the pools solo and
-# threads (8) within what runs differ by (0.7 to 1.3): its main process takes and acknowledges each
-# message by itself in three writes, each of which waits for the disk. With appendfsync everysec,
-# which may lose a second of tasks, 3.
+# Tried on two cores beside other load: a multiplier of 16 instead of 128 0.9; the pools solo and
+# threads need 0.7 of the CPU per task (there are no pipes between processes), at rates that cannot be
+# told apart from prefork's: the main process takes and acknowledges each message by itself, in three
+# writes that each wait for the disk. With appendfsync everysec, which may lose a second of tasks, 3.
 
 
 class Celery(RedisRival):

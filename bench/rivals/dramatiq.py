@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 from bench.rivals.redis import DURABILITY, RedisRival, ask
 from bench.rivals.rival import Command
 
-# Tried on two cores beside other load, against 8 threads: 4 threads 0.7, 16 threads 1.8 (CPU per
-# task 0.97), four processes 1.2 (but CPU 1.2), a prefetch of 128 0.8 to 1.1.
+# Tried on two cores beside other load, against its default of 8 threads: 4 threads 0.7, 16 threads
+# 1.8 and then 1.9 (CPU per task 0.8), 32 threads as 16, four processes 1.2 (CPU 1.2), a prefetch of
+# 128 0.8.
 
 
 class Dramatiq(RedisRival):
