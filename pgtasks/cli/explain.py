@@ -253,14 +253,16 @@ def _full(task: TaskDetails, row: ExplainRow) -> Iterator[Reason]:
         queue = _brief(task.queue)
         yield Reason(
             "queue_slots_taken",
-            f"queue {queue} may take {row.queue_slots:,} slots of {_live(row.queue_full)}, and all of these are taken",
+            f"queue {queue} may take {'1 slot' if row.queue_slots == 1 else f'{row.queue_slots:,} slots'} of "
+            f"{_live(row.queue_full)}, and no more is free",
             f"raise SLOTS in -q {shlex.quote(task.queue)}:SLOTS there, or start more workers",
             {"queue_slots": row.queue_slots, "workers": row.queue_full},
         )
     if row.childless:
         yield Reason(
             "children_busy",
-            f"it runs in a child process, and all {row.children:,} of {_live(row.childless)} are taken",
+            f"it runs in a child process, and {'the only one' if row.children == 1 else f'none of the {row.children:,}'} "
+            f"of {_live(row.childless)} is {'taken' if row.children == 1 else 'free'}",
             "raise --children there, or start more workers",
             {"children": row.children, "workers": row.childless},
         )

@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from pgtasks.store import facts
+from pgtasks.store.conninfo import Part
 from pgtasks.store.facts import read_facts
 from pgtasks.store.session import connect
 from tests.cli.test_status_of_big_tables import most_read
@@ -28,6 +29,13 @@ def test_facts_are_one_statement(dsn: str, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(psycopg, "Cursor", Counting)
         read_facts(reader)
     assert len(asked) == 1
+
+
+@pytest.mark.parametrize("part", ["cli", "metrics"])
+def test_nothing_is_compiled(dsn: str, part: Part) -> None:
+    """What is read is bounded; the planner thinks that it is not, and compiling takes longer than reading."""
+    with connect(dsn, part) as reader:
+        assert value(reader, "SHOW jit") == "off"
 
 
 @pytest.mark.parametrize("pooler", ["none", "transaction"])
