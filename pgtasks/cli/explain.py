@@ -259,10 +259,10 @@ def _full(task: TaskDetails, row: ExplainRow) -> Iterator[Reason]:
             {"queue_slots": row.queue_slots, "workers": row.queue_full},
         )
     if row.childless:
+        of_these = "the only one is taken" if row.children == 1 else f"none of {row.children:,} is free"
         yield Reason(
             "children_busy",
-            f"it runs in a child process, and {'the only one' if row.children == 1 else f'none of the {row.children:,}'} "
-            f"of {_live(row.childless)} is {'taken' if row.children == 1 else 'free'}",
+            f"it runs in a child process, and on {_live(row.childless)} {of_these}",
             "raise --children there, or start more workers",
             {"children": row.children, "workers": row.childless},
         )
