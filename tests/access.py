@@ -87,6 +87,16 @@ def as_role(dsn: str, role: Role) -> str:
     return make_conninfo(dsn, user=ROLES[role])
 
 
+@contextmanager
+def acting(connection: psycopg.Connection[Any], role: Role) -> Iterator[None]:
+    """Give a session of the harness, in autocommit mode, the rights of a role for a while."""
+    connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(ROLES[role])))
+    try:
+        yield
+    finally:
+        connection.execute("RESET ROLE")
+
+
 def install(dsn: str) -> None:
     """Migrate a database as its owner, give each role its rights, and share what tests make beside the schema."""
     schema.migrate(as_role(dsn, "owner"))
@@ -119,6 +129,9 @@ def in_process() -> Iterator[None]:
 
         patch.setattr(conninfo, "complete", as_its_role)
         yield
+
+
+WATCHES: list["Watch"] = []
 
 
 class Watch:

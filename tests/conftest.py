@@ -44,18 +44,15 @@ def _own_variables() -> Iterator[None]:
 def server(_no_settings_of_this_machine: None) -> Iterator[Server]:
     """The PostgreSQL server of this test process, started when the first test asks for it."""
     with database.start_server() as running:
-        _WATCHES.append(access.Watch(running.private.log_path))
+        access.WATCHES.append(access.Watch(running.private.log_path))
         yield running
-
-
-_WATCHES: list[access.Watch] = []
 
 
 @pytest.fixture(autouse=True)
 def _no_superuser() -> Iterator[None]:
     """Fail the test in which anything of pgtasks had a session as superuser on the tests' server."""
     yield
-    for watch in _WATCHES:
+    for watch in access.WATCHES:
         assert not watch.found(), "pgtasks connected as superuser: give it an address by tests.access.as_role"
 
 

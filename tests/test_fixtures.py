@@ -3,14 +3,25 @@
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.database import FIRST_ID, ROOT, Connection, rows, value, wait_until
+from pgtasks.store import conninfo
+from pgtasks.store.session import connect
+from tests import access
+from tests.cli.conftest import Run, offline, pgtasks
+from tests.database import FIRST_ID, ROOT, Connection, Server, rows, value, wait_until
 from tests.embedded.processes import alive
-from tests.workers import WorkerProcess
+from tests.workers import WorkerProcess, environment
+
+__all__ = ["offline", "pgtasks"]
+WHO = (
+    "SELECT DISTINCT usename::text FROM pg_stat_activity"
+    " WHERE application_name LIKE 'pgtasks/%' AND datname = current_database()"
+)
 
 
 @pytest.mark.parametrize("turn", [1, 2])
@@ -61,14 +72,45 @@ def test_a_worker_process_runs_the_basic_app(dsn: str, runs: Connection) -> None
         worker.wait_ready()
         wait_until(lambda: rows(runs, "SELECT 1 FROM pgtasks.history"), hint=worker.output)
         assert rows(runs, "SELECT attempt, pid FROM public.runs") == [(1, worker.pid)]
+        assert rows(runs, WHO) == [(access.ROLES["worker"],)]
         worker.terminate()
         assert worker.wait() == 0
+
+
+def test_no_role_of_pgtasks_has_any_privilege_of_the_server(connection: Connection) -> None:
+    """They log in, and have what `pgtasks grant` gives them; the owner has its database."""
+    query = "SELECT rolname::text FROM pg_roles WHERE rolname = ANY(%s) AND NOT (rolsuper OR rolcreaterole"
+    found = rows(connection, f"{query} OR rolcreatedb OR rolreplication OR rolbypassrls)", [*access.ROLES.values()])
+    assert {name for (name,) in found} == set(access.ROLES.values())
+
+
+def test_each_part_in_this_process_connects_as_its_role(dsn: str, connection: Connection, pgtasks: Run) -> None:
+    """What only takes the fixture's address is no superuser either."""
+    parts: dict[conninfo.Part, access.Role] = {"claim": "worker", "metrics": "reader", "client": "producer"}
+    for part, role in parts.items():
+        with closing(connect(dsn, part)):
+            assert rows(connection, WHO) == [(access.ROLES[role],)]
+        wait_until(lambda: not rows(connection, WHO))
+    found = {one["check"]: one for one in pgtasks("doctor", "--json").json["findings"]}
+    assert found["privileges"]["may_enqueue"] is False
+
+
+def test_a_superusers_session_is_found(dsn: str, server: Server) -> None:
+    """However it came about: the server's log has every session that calls itself pgtasks."""
+    (watch,) = access.WATCHES
+    psycopg.connect(access.as_role(dsn, "worker"), application_name="pgtasks/claim/x").close()
+    psycopg.connect(dsn, application_name="a test").close()
+    assert watch.found() == set()
+    with psycopg.connect(dsn, application_name="pgtasks/claim/x") as wrong:
+        assert watch.found() == {f"{wrong.info.dbname} pgtasks/claim/x"}
+    with pytest.raises(AssertionError, match="no program of pgtasks runs as superuser"):
+        environment(server.dsn_for("postgres"), "worker")
 
 
 def test_a_worker_process_dies_with_its_test(dsn: str, tmp_path: Path) -> None:
     """Whatever the test does not get to, no process stays behind."""
     code = (
-        "import sys; from tests.workers import WorkerProcess; "
+        "import sys; from tests.workers import WorkerProcess, environment; "
         "print(WorkerProcess('tests.apps.basic:app', sys.argv[1]).wait_ready().pid, flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from pgtasks import App, EnqueuedMany, EnqueueError, NewTask
+from tests.access import as_role
 from tests.database import Connection, rows
 from tests.enqueue.conftest import Live
 
@@ -31,7 +32,7 @@ def test_a_hundred_thousand_rows_take_constant_memory(app: App, dsn: str, connec
     """Inside a caller's transaction, with keys mixed in; then rolled back, and committed through our own."""
     app.enqueue("work", unique_key="taken")
     expected = EnqueuedMany(created=ROWS - ROWS // 100, existing=ROWS // 100)
-    with psycopg.connect(dsn) as caller:
+    with psycopg.connect(as_role(dsn, "producer")) as caller:
         app.enqueue_many(mixed(100), connection=caller)
         caller.rollback()
         tracemalloc.start()
@@ -48,7 +49,7 @@ def test_a_hundred_thousand_rows_take_constant_memory(app: App, dsn: str, connec
 
 async def test_async_bulks_are_the_same(app: App, dsn: str, live: Live) -> None:
     """In a caller's transaction and through the loop's own pool."""
-    async with await psycopg.AsyncConnection.connect(dsn) as caller:
+    async with await psycopg.AsyncConnection.connect(as_role(dsn, "producer")) as caller:
         assert await app.aenqueue_many(mixed(12_000), connection=caller) == EnqueuedMany(11_881, 119)
         await caller.rollback()
     assert live.count() == 0
@@ -134,7 +135,7 @@ def test_a_stream_may_be_slower_than_a_statement_may_last(dsn: str, live: Live) 
 def test_the_source_may_use_the_callers_connection(app: App, dsn: str, live: Live) -> None:
     """Rows that a server-side cursor reads in the same transaction become tasks."""
     work = app.task(name="work")(_work)
-    with psycopg.connect(dsn) as caller, caller.cursor("numbers") as numbers:
+    with psycopg.connect(as_role(dsn, "producer")) as caller, caller.cursor("numbers") as numbers:
         numbers.itersize = 100
         numbers.execute("SELECT generate_series(1, 6000)")
         assert app.enqueue_many((work.prepare(n) for (n,) in numbers), connection=caller).created == 6000
@@ -167,7 +168,7 @@ def test_what_concerns_the_whole_bulk_is_not_taken_from_a_task(app: App, connect
 def test_any_cursor_class_of_the_callers_connection_will_do(app: App, dsn: str, live: Live) -> None:
     """Frameworks set client-side cursors, which cannot read binary results."""
     work = app.task(name="work")(_work)
-    with psycopg.connect(dsn, cursor_factory=psycopg.ClientCursor) as caller:
+    with psycopg.connect(as_role(dsn, "producer"), cursor_factory=psycopg.ClientCursor) as caller:
         assert work.using(connection=caller).enqueue(1).created
         assert app.enqueue_many([work.prepare(2)], connection=caller).created == 1
     assert live.count() == 2

@@ -6,6 +6,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.access import acting
 from tests.database import Connection, rows, value
 from tests.enqueue.test_unique_keys import CLAIM
 
@@ -16,8 +17,9 @@ TYPE = (
 
 
 def enqueue(connection: Connection, arguments: str) -> int:
-    """Call pgtasks.enqueue and return the id."""
-    return int(value(connection, f"SELECT pgtasks.enqueue({arguments})"))
+    """Call pgtasks.enqueue as a producer and return the id."""
+    with acting(connection, "producer"):
+        return int(value(connection, f"SELECT pgtasks.enqueue({arguments})"))
 
 
 def test_enqueue_takes_named_arguments(connection: Connection) -> None:
@@ -97,7 +99,7 @@ def test_raise_is_a_unique_violation_in_sql(connection: Connection) -> None:
 )
 def test_a_bad_item_of_enqueue_many_is_named_by_its_index(connection: Connection, items: str, message: str) -> None:
     """All or nothing."""
-    with pytest.raises(psycopg.Error, match=message):
+    with acting(connection, "producer"), pytest.raises(psycopg.Error, match=message):
         connection.execute("SELECT pgtasks.enqueue_many(%s)", [items])
     assert value(connection, "SELECT count(*) FROM pgtasks.tasks") == 0
 
@@ -106,7 +108,8 @@ def test_enqueue_many_tells_what_was_created(connection: Connection) -> None:
     """One row for each item, with its place."""
     living = enqueue(connection, "'w', unique_key => 'k'")
     items = '[{"name": "w", "unique_key": "k"}, {"name": "w"}, {"name": "w", "unique_key": "k2"}]'
-    found = rows(connection, "SELECT ordinal, id, created FROM pgtasks.enqueue_many(%s) ORDER BY ordinal", items)
+    with acting(connection, "producer"):
+        found = rows(connection, "SELECT ordinal, id, created FROM pgtasks.enqueue_many(%s) ORDER BY ordinal", items)
     assert [(ordinal, created) for ordinal, _, created in found] == [(1, False), (2, True), (3, True)]
     assert found[0][1] == living
 

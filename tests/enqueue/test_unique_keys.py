@@ -10,6 +10,7 @@ import pytest
 
 from pgtasks import App, Enqueued, EnqueuedMany, NewTask, UniqueConflict
 from pgtasks.model import OnConflict
+from tests.access import as_role
 from tests.database import Connection, rows, value
 from tests.enqueue.conftest import Live
 
@@ -30,7 +31,7 @@ def test_fifty_concurrent_enqueues_of_one_key_leave_one_task(app: App, dsn: str,
     commits = [rng.random() < 0.5 for _ in range(50)]
 
     def enqueue(commit: bool) -> Enqueued | None:  # noqa: FBT001 - mapped over a list
-        with psycopg.connect(dsn) as caller:
+        with psycopg.connect(as_role(dsn, "producer")) as caller:
             together.wait(15)
             added = app.enqueue("work", unique_key="k", connection=caller)
             if commit:
@@ -49,7 +50,7 @@ def test_fifty_concurrent_enqueues_of_one_key_leave_one_task(app: App, dsn: str,
 
 def test_an_enqueue_waits_for_the_first_and_survives_its_rollback(app: App, dsn: str, live: Live) -> None:
     """U-02: a rolled-back first insert does not lose the second."""
-    with psycopg.connect(dsn) as first, ThreadPoolExecutor(1) as pool:
+    with psycopg.connect(as_role(dsn, "producer")) as first, ThreadPoolExecutor(1) as pool:
         app.enqueue("work", unique_key="k", connection=first)
         second = pool.submit(app.enqueue, "work", unique_key="k")
         first.rollback()
@@ -119,7 +120,7 @@ def test_a_conflict_does_not_abort_the_callers_transaction(app: App, dsn: str, l
     """It is raised in Python; single and bulk, the transaction goes on and commits."""
     first = app.enqueue("work", unique_key="k")
     bulk = [_task(None), _task("new"), _task("k")]
-    with psycopg.connect(dsn) as caller:
+    with psycopg.connect(as_role(dsn, "producer")) as caller:
         app.enqueue("before", connection=caller)
         with pytest.raises(UniqueConflict, match="'k' belongs to living task") as caught:
             app.enqueue("work", unique_key="k", on_conflict="raise", connection=caller)
@@ -140,7 +141,7 @@ async def test_a_conflict_is_the_same_for_async_callers(app: App, dsn: str, live
         await app.aenqueue_many(bulk, on_conflict="raise")
     with pytest.raises(UniqueConflict):
         await app.aenqueue("work", unique_key="k", on_conflict="raise")
-    async with await psycopg.AsyncConnection.connect(dsn) as caller:
+    async with await psycopg.AsyncConnection.connect(as_role(dsn, "producer")) as caller:
         with pytest.raises(UniqueConflict):
             await app.aenqueue_many(bulk, on_conflict="raise", connection=caller)
         await app.aenqueue_many([_task(None)], connection=caller)

@@ -95,7 +95,7 @@ def test_an_unreachable_server_is_exit_code_4(flags: tuple[str, ...]) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_ten_at_once_on_an_empty_database_all_succeed(empty_dsn: str, tmp_path: Path) -> None:
-    """One of them applies the revision, the others wait and find nothing to do."""
+    """X-04: one of them applies the revision, the others wait and find nothing to do."""
     logs = [tmp_path / f"{number}.log" for number in range(MIGRATORS)]
     processes = []
     for log in logs:

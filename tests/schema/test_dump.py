@@ -15,7 +15,7 @@ CONTENT = "SELECT id, name, status, payload, finished_at FROM pgtasks.all_tasks 
 
 @pytest.mark.parametrize("kind", ["plain", "custom"])
 def test_a_dump_loads_and_works(server: Server, fresh_database: str, empty_dsn: str, tmp_path: Path, kind: str) -> None:
-    """pg_dump writes with an empty search_path, which is where unqualified names come to light."""
+    """X-03: pg_dump writes with an empty search_path, which is where unqualified names come to light."""
     fill(fresh_database)
     dump = tmp_path / "dump"
     run(server.program("pg_dump"), f"--format={kind}", f"--file={dump}", fresh_database)

@@ -35,7 +35,7 @@ def in_the_middle(dsn: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_a_first_migrator_that_was_killed_leaves_nothing(empty_dsn: str, tmp_path: Path, migrations: Path) -> None:
-    """Not even the empty schema; the next run starts from there."""
+    """X-04: not even the empty schema; the next run starts from there."""
     upgrade = migrations / "versions" / "0001_initial.up.sql"
     text = upgrade.read_text(encoding="utf-8")
     upgrade.write_text(text.replace("CREATE VIEW pgtasks.all_tasks", f"{SLEEPS}\nCREATE VIEW pgtasks.all_tasks"))

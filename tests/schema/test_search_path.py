@@ -1,4 +1,4 @@
-"""Whatever a session's search_path holds, our functions mean our tables and PostgreSQL's own functions."""
+"""X-03: whatever a session's search_path holds, our functions mean our tables and PostgreSQL's own functions."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ import psycopg
 import pytest
 
 from pgtasks import schema
+from tests.access import acting
 from tests.database import Connection, Server, rows, value
 from tests.schema import snapshot
 
@@ -40,16 +41,20 @@ CREATE FUNCTION evil.equal(a bigint, b bigint) RETURNS boolean LANGUAGE sql AS $
 CREATE OPERATOR evil.= (LEFTARG = bigint, RIGHTARG = bigint, FUNCTION = evil.equal);
 CREATE FUNCTION evil.fetch(a jsonb, b text) RETURNS text LANGUAGE sql AS $$SELECT evil.mark('->>'); SELECT 'evil'$$;
 CREATE OPERATOR evil.->> (LEFTARG = jsonb, RIGHTARG = text, FUNCTION = evil.fetch);
+-- Who may not use a schema does not see it in the search_path: the owner of our functions must.
+GRANT USAGE ON SCHEMA evil TO PUBLIC;
+GRANT ALL ON ALL TABLES IN SCHEMA evil TO PUBLIC;
 """
 
 
 @pytest.fixture(params=["", "evil, pg_catalog, pgtasks"], ids=["empty", "evil"])
 def session(request: pytest.FixtureRequest, fresh_database: str) -> Iterator[Connection]:
-    """A connection whose search_path is empty, or begins with look-alikes."""
+    """An admin's session whose search_path is empty, or begins with look-alikes."""
     with psycopg.connect(fresh_database, autocommit=True) as connection:
         connection.execute(EVIL.encode())
         connection.execute("SELECT set_config('search_path', %s, false)", (request.param,))
-        yield connection
+        with acting(connection, "admin"):
+            yield connection
         assert rows(connection, "SELECT * FROM evil.called") == []
 
 
