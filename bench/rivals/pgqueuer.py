@@ -20,7 +20,7 @@ class Pgqueuer(PythonRival):
         "says; its heartbeats and its periodic aggregation of the log are as it ships them."
     )
     sources = (
-        "https://pgqueuer.readthedocs.io/en/latest/guides/performance-tuning/",
+        "https://github.com/janbjorge/pgqueuer/blob/main/docs/guides/performance-tuning.md",
         "https://github.com/janbjorge/pgqueuer/blob/main/docs/development/benchmark.md: asyncpg over psycopg",
         "https://github.com/janbjorge/pgqueuer/blob/main/tools/benchmark.py: uvloop",
     )

@@ -15,6 +15,8 @@ class PythonRival(PostgresRival):
 
     # What the script configures it with; the best that we found, beside what its authors say.
     options: ClassVar[Mapping[str, Any]] = {}
+    # What differs where it is idle and what counts is how soon it picks a task up.
+    idle_options: ClassVar[Mapping[str, Any]] = {}
     # The oldest Python that it runs on.
     python: ClassVar[tuple[int, int]] = (3, 11)
 
@@ -36,7 +38,7 @@ class PythonRival(PostgresRival):
 
     def latency(self, dsn: str, tasks: int, every_s: float) -> Command:
         """Give the process that is an idle worker, and enqueues a task every so often."""
-        return self.script("latency", dsn, tasks=tasks, every_s=every_s)
+        return self.script("latency", dsn, **self.idle_options, tasks=tasks, every_s=every_s)
 
     def script(self, mode: str, dsn: str, **facts: Any) -> Command:
         """Give the call of its script, in its environment."""
