@@ -139,4 +139,4 @@ def test_what_is_kept_is_bounded() -> None:
         with pytest.raises(ValueError, match=str(number)) as caught:
             made["fails"]()
         traces.text_of(caught.value, caught.value.__traceback__)
-    assert len(traces._texts) <= traces._PLACES_MAX  # noqa: SLF001 - as above
+    assert len(traces._texts) <= traces._PLACES_MAX  # noqa: SLF001 - the same bound
