@@ -80,34 +80,39 @@ def _held(document: Document) -> dict[str, str]:
 
 
 def _enqueue(document: Document) -> dict[str, str]:
-    rates = [
+    bulk = [
         _bar(document, "copy_rate", "raw COPY", other=True),
-        _bar(document, "bulk_rate", "enqueue_many"),
-        _bar(document, "bulk_async_rate", "aenqueue_many"),
-        _bar(document, "insert_rate", "INSERT, one by one", other=True),
-        _bar(document, "sql_rate", "pgtasks.enqueue(…), one by one"),
-        _bar(document, "python_rate", "task.enqueue(), one by one"),
-        _bar(document, "python_async_rate", "task.aenqueue(), one by one"),
+        _bar(document, "bulk_rate", "pgtasks: enqueue_many"),
+        _bar(document, "bulk_async_rate", "pgtasks: aenqueue_many"),
+        *_rivals(document, "bulk_rate"),
+    ]
+    single = [
+        _bar(document, "insert_rate", "a plain INSERT", other=True),
+        _bar(document, "sql_rate", "SELECT pgtasks.enqueue(…)"),
+        _bar(document, "python_rate", "pgtasks: task.enqueue()"),
+        _bar(document, "python_async_rate", "pgtasks: task.aenqueue()"),
+        *_rivals(document, "single_rate"),
     ]
     ratios = [
         _bar(document, f"trigger_ratio_16_producers{state}", label)
         for state, label in (
+            ("", "a worker awake (the budget's)"),
             ("_alone", "no worker"),
-            ("", "a worker awake"),
             ("_idle", "bursts that wake workers"),
             ("_strangers", "a worker asleep that knows none"),
         )
     ]
-    least = budget(document, "trigger_ratio_16_producers")
+    unit = "tasks per second"
     return {
-        "enqueue": _bars("Adding tasks", document, rates, unit="tasks per second"),
+        "enqueue": _bars("Adding tasks in bulk", document, bulk, unit=unit),
+        "enqueue-single": _bars("Adding tasks one by one, each in its own transaction", document, single, unit=unit),
         "enqueue-trigger": _bars(
             "What the trigger leaves of the inserts of 16 producers",
             document,
             ratios,
             unit="rate with the trigger against the rate without",
             digits=2,
-            limit=least,
+            limit=budget(document, "trigger_ratio_16_producers"),
         ),
     }
 

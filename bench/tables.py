@@ -8,8 +8,19 @@ from typing import Any
 
 from bench.report import Key, at
 
-RIVAL, RATIO = "rival.", "ratio_to."
+RIVAL = "rival."
+# What is measured as a rival's figure is, where it has another name.
+OWN = {
+    "p50_ms": ("from_call_p50_ms",),
+    "p99_ms": ("from_call_p99_ms",),
+    "single_rate": ("python_async_rate",),
+}
 HEADINGS = {
+    "ratio_to.{}": "pgtasks against it",
+    "bulk_to.{}": "bulk, pgtasks against it",
+    "single_to.{}": "one by one, pgtasks against it",
+    "bulk_rate": "bulk, tasks/s",
+    "single_rate": "one by one, tasks/s",
     "rate": "tasks/s",
     "rate_held": "tasks/s, snapshot held",
     "rate_free": "tasks/s, none held",
@@ -25,8 +36,8 @@ HEADINGS = {
 
 def result(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
     """Give a whole result: the table of our figures, that of the rivals, and the line about the run."""
-    ours = [key for key in keys if not key.name.startswith((RIVAL, RATIO))]
-    theirs = [key for key in keys if key.name.startswith((RIVAL, RATIO))]
+    ours = [key for key in keys if not _is_a_rivals(document, key)]
+    theirs = [key for key in keys if _is_a_rivals(document, key)]
     parts = [figures(document, ours), *([rivals(document, theirs)] if theirs else []), place(document)]
     if document["missing"]:
         parts.append("Not measured in this run: " + "; ".join(map(_cell, document["missing"])) + ".")
@@ -44,23 +55,37 @@ def figures(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
 
 
 def rivals(document: Mapping[str, Any], keys: Sequence[Key]) -> str:
-    """Give each rival as a row under ours, the fastest first: each figure with its spread over the rounds."""
-    digits = {key.name.removeprefix(RIVAL).partition(".")[2]: key.digits for key in keys if key.name.startswith(RIVAL)}
-    budgets = {key.name: key for key in keys if key.name.startswith(RATIO)}
-    names = sorted_by(document, next(iter(digits)))
-    has_ratio = bool(budgets)
-    heads = ["queue", *(["pgtasks against it"] if has_ratio else []), *(HEADINGS.get(each, each) for each in digits)]
+    """Give each rival as a row under ours, the best first: each figure with its spread over the rounds."""
+    by_name = {key.name: key for key in keys}
+    columns = list(dict.fromkeys(_column(document, key) for key in keys))
+    heads = ["queue", *(HEADINGS.get(each := column.replace(f"{RIVAL}{{}}.", ""), each) for column in columns)]
     lines = ["| " + " | ".join(heads) + " |", "|---|" + "--:|" * (len(heads) - 1)]
-    own = [_spread(document, _own(document, each), digits[each]) for each in digits]
-    lines.append("| " + " | ".join(["**pgtasks**", *([""] if has_ratio else []), *own]) + " |")
+    first = next(column for column in columns if column.startswith(RIVAL)).rpartition(".")[2]
+    names = sorted_by(document, first)
+    own = [
+        _spread(document, _own(document, column.rpartition(".")[2]), by_name[column.format(names[0])].digits)
+        if column.startswith(RIVAL)
+        else ""
+        for column in columns
+    ]
+    lines.append("| " + " | ".join(["**pgtasks**", *own]) + " |")
     for name in names:
-        cells = [_spread(document, f"{RIVAL}{name}.{each}", digits[each]) for each in digits]
-        if has_ratio:
-            key = budgets[f"{RATIO}{name}"]
-            verdict = _verdict(key, document)
-            cells.insert(0, _spread(document, key.name, key.digits) + (f"; {verdict}" if verdict else ""))
+        found = [by_name[column.format(name)] for column in columns]
+        cells = [
+            "; ".join(filter(None, [_spread(document, key.name, key.digits), _verdict(key, document)])) for key in found
+        ]
         lines.append("| " + " | ".join([document["rivals"][name]["title"], *cells]) + " |")
     return "\n".join(lines)
+
+
+def _is_a_rivals(document: Mapping[str, Any], key: Key) -> bool:
+    return not set(key.name.split(".")).isdisjoint(document.get("rivals", {}))
+
+
+def _column(document: Mapping[str, Any], key: Key) -> str:
+    """Give a rival's figure without the rival's name."""
+    parts = key.name.split(".")
+    return ".".join("{}" if part in document["rivals"] else part for part in parts)
 
 
 def sorted_by(document: Mapping[str, Any], figure: str) -> list[str]:
@@ -72,8 +97,8 @@ def sorted_by(document: Mapping[str, Any], figure: str) -> list[str]:
 
 def _own(document: Mapping[str, Any], figure: str) -> str:
     """Give the name of ours that is measured as a rival's figure of this name is."""
-    from_call = f"from_call_{figure}"
-    return figure if value_of(document, from_call) is None else from_call
+    known = (*OWN.get(figure, ()), figure)
+    return next((name for name in known if value_of(document, name) is not None), figure)
 
 
 def place(document: Mapping[str, Any]) -> str:
