@@ -28,7 +28,7 @@ from bench.snapshot import held
 TENTHS = 10
 BEGIN_S = 60.0
 # The backlog of a rival is one that would last it for the time at this rate, which none of them has reached.
-RIVAL_RATE_MAX = 40_000
+RIVAL_RATE_MAX = 60_000
 KEYS = (
     Key("held_to_free", "rate with the snapshot against the one without, round by round", 2, Budget(least=0.9)),
     Key("rate_held", "tasks per second with the snapshot held open"),
