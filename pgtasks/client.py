@@ -99,17 +99,18 @@ class Options:
 
     def task(self, name: str, payload: Any, *, queue: str | None = None, priority: int | None = None) -> NewTask:
         """Make the task these options describe; raises PayloadError or EnqueueError."""
+        # By position: by name it takes twice as long, and a bulk does it for each task.
         return NewTask(
-            name=name,
-            payload=json_payload.dumps(payload),
-            queue=self.queue or queue,
-            priority=priority if self.priority is None else self.priority,
-            run_at=self.run_at,
-            delay_s=None if self.delay is None else seconds(self.delay),
-            unique_key=self.unique_key,
-            max_attempts=self.max_attempts,
-            timeout_s=None if self.timeout is None else seconds(self.timeout),
-            headers=None if self.headers is None else json_payload.dumps(self.headers, root="headers"),
+            name,
+            json_payload.dumps(payload),
+            self.queue or queue,
+            priority if self.priority is None else self.priority,
+            self.run_at,
+            None if self.delay is None else seconds(self.delay),
+            self.unique_key,
+            self.max_attempts,
+            None if self.timeout is None else seconds(self.timeout),
+            None if self.headers is None else json_payload.dumps(self.headers, root="headers"),
         )
 
 

@@ -55,7 +55,8 @@ class Handler:
         the calls that are wrong, or reach a handler's ``**kwargs``.
         """
         plain = dict(zip(self.positional, args, strict=False)) | kwargs
-        if len(plain) == len(args) + len(kwargs) and self.required <= plain.keys() <= self.allowed:
+        keys, is_clear = plain.keys(), len(plain) == len(args) + len(kwargs)
+        if is_clear and (keys == self.allowed or self.required <= keys <= self.allowed):
             return plain
         try:
             bound = self.signature.bind(*args, **kwargs)

@@ -109,7 +109,9 @@ def _plain(value: object) -> str | None:
         text = _encode(value)
     except ValueError:
         return None
-    return None if len(text) > _PLAIN_CHARACTERS_MAX or _escapes_unstorable(text) else text
+    if len(text) > _PLAIN_CHARACTERS_MAX or ("\\u" in text and _escapes_unstorable(text)):
+        return None
+    return text
 
 
 def step(key: str) -> str:
