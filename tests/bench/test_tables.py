@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bench import tables
-from bench.report import Budget, Key, document
+from bench.report import Budget, Figures, Key, document
 
 KEYS = (
     Key("rate", "tasks per second"),
@@ -16,7 +16,7 @@ KEYS = (
     Key("rival.slow.rate", "tasks per second"),
     Key("rival.absent.rate", "tasks per second"),
 )
-ROUNDS = [
+ROUNDS: list[Figures] = [
     {"rate": 1000.0, "ratio_to.slow": 20.0, "rival.slow.rate": 50.0, "ratio_to.quick": 1.5, "rival.quick.rate": 660.0},
     {"rate": 1200.0, "ratio_to.slow": 24.0, "rival.slow.rate": 50.0, "ratio_to.quick": 1.7, "rival.quick.rate": 700.0},
 ]
@@ -75,7 +75,7 @@ def test_ours_is_the_figure_that_is_measured_as_theirs() -> None:
     keys = (
         *(Key(name, "ms", 1) for name in ("p50_ms", "from_call_p50_ms", "rival.slow.p50_ms", "rival.quick.p50_ms")),
     )
-    figures = {"p50_ms": 1.0, "from_call_p50_ms": 2.0, "rival.slow.p50_ms": 9.0, "rival.quick.p50_ms": 3.0}
+    figures: Figures = {"p50_ms": 1.0, "from_call_p50_ms": 2.0, "rival.slow.p50_ms": 9.0, "rival.quick.p50_ms": 3.0}
     facts = {name: made()[name] for name in ("tasks", "command", "rivals", "machine", "settings")}
     facts["rivals"] = {name: facts["rivals"][name] for name in ("slow", "quick")}
     said = tables.result(document("latency", keys, [figures], facts, []), keys)
