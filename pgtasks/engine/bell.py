@@ -12,7 +12,7 @@ Producer (the trigger ``pgtasks.tasks_inserted``), in its own transaction, after
 
 Worker, on its listening session, for every queue in which it has free slots::
 
-    AWAKE  --nothing to do for DOZE_S-->  try exclusive lock
+    AWAKE  --nothing to do for a moment (Doze)-->  try exclusive lock
       got it: ARMED        every later producer will ring, none is in flight
       did not; try shared
         did not: HELD      another worker is asleep and armed; every listener hears its bell
@@ -21,7 +21,7 @@ Worker, on its listening session, for every queue in which it has free slots::
     ARMED or HELD  -->  look (claim from the head)  -->  found something: AWAKE
                                                     -->  nothing: ASLEEP
     ASLEEP  --bell, next due time, safety poll, a slot in a queue that had none-->  AWAKE:
-            give the bells back and ring them
+            claim, then give the bells back and ring them
 
 Proof that no task is missed. Let T be a producer's transaction and A the moment some worker
 holds the exclusive lock. T's INSERT asks for the shared lock before A: then T either has it at
@@ -56,22 +56,25 @@ transaction that must ring cannot be prepared for two-phase commit: PostgreSQL r
 
 from __future__ import annotations
 
-import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from enum import Enum
 
 from pgtasks import events
-from pgtasks.engine.periodic import wait_for_any
+from pgtasks.engine.periodic import Signal, wait_for_any
 from pgtasks.errors import DatabaseUnavailable
 from pgtasks.store import statements
 from pgtasks.store.listening import Listening
 from pgtasks.store.route import Route
 from pgtasks.store.statements import Bell as Taken
 
-DOZE_S = 0.25
+DOZE_S, DOZE_S_RESTLESS = 0.05, 0.25
 RECHECK_S = 0.25
 POLL_S = 0.01
+# A restless worker: this many sleeps were cut short within CUT_SHORT_S.
+CUT_SHORT_MAX = 5
+CUT_SHORT_S = 5.0
 POLL_S_MAX = 0.1
 IN_FLIGHT_FRACTION = 0.01
 # How often a worker looks that cannot hear: behind a transaction pooler, or without a session.
@@ -91,6 +94,30 @@ class Sleep(Enum):
     HELD = "held"
     IN_FLIGHT = "in flight"
     DEAF = "deaf"
+
+
+class Doze:
+    """How long a worker that finds nothing polls before it falls asleep.
+
+    To fall asleep and wake up costs as much as some six polls, and while one worker sleeps every
+    producer rings. So it pays where sleeps last. Where they keep being cut short (tasks every few
+    milliseconds, or a bell that rings for what many others take) the worker polls for longer:
+    otherwise a crowd of idle workers, of which one is always asleep, would have all producers
+    notify, and these would be slowed down to a rate at which the workers keep falling asleep.
+    """
+
+    def __init__(self) -> None:
+        self._cut_short: deque[float] = deque(maxlen=CUT_SHORT_MAX)
+
+    def slept(self, began: float, ended: float) -> None:
+        """Note a sleep, by the monotonic clock."""
+        if ended - began < POLL_S:
+            self._cut_short.append(ended)
+
+    def seconds(self, now: float) -> float:
+        """Say how long nothing must have been found for the worker to fall asleep at ``now``."""
+        restless = len(self._cut_short) == CUT_SHORT_MAX and now - self._cut_short[0] < CUT_SHORT_S
+        return DOZE_S_RESTLESS if restless else DOZE_S
 
 
 class Bell:
@@ -118,9 +145,9 @@ class Bell:
         self._taken: set[str] = set()
         self._in_flight_since: float | None = None
         self._deaf_said = self._was_lost = False
-        self.rung = asyncio.Event()
-        self.lost = asyncio.Event()
-        self._heard_test = asyncio.Event()
+        self.rung = Signal()
+        self.lost = Signal()
+        self._heard_test = Signal()
         self._test_channel = f"pgtasks_test_{worker[-32:]}"
         self._session = Listening(
             dsn,

@@ -11,13 +11,13 @@ from functools import partial
 from uuid import UUID
 
 from pgtasks.engine import drain
-from pgtasks.engine.bell import DOZE_S, POLL_S, RECHECK_S, Bell, Sleep
+from pgtasks.engine.bell import DOZE_S_RESTLESS, POLL_S, RECHECK_S, Bell, Doze, Sleep
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.intake import Intake
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.meter import Meter
-from pgtasks.engine.periodic import wait_for_any
+from pgtasks.engine.periodic import Signal, wait_for_any
 from pgtasks.engine.slots import Slots
 from pgtasks.engine.sources import Line, Source, Suspects, Turns
 from pgtasks.errors import DatabaseError, SchemaError
@@ -32,6 +32,8 @@ GATHER_SLOTS = 50
 BACKLOG_PER_SLOT = 4
 # Sleeps end this much after the database says that a task is due, not just before it.
 DUE_MARGIN_S = 0.001
+# What was claimed by a worker that woke up gets this long to start, without its engine taking the interpreter.
+START_S = 0.0005
 # How long a drain that has nothing to do but what needs a child waits for one before it looks again.
 CHILD_WAIT_S = 0.5
 
@@ -51,14 +53,14 @@ class Claimer:
         leases: Leases,
         executor: Executor,
         completer: Completer,
-        stop: asyncio.Event,
+        stop: Signal,
         rng: random.Random,
         isolated: Sequence[str] = (),
         meter: Meter | None = None,
     ) -> None:
         self._link, self._bell, self._settings, self._names = link, bell, settings, [*names, *isolated]
         self._slots, self._leases, self._executor, self._completer = slots, leases, executor, completer
-        self._stop, self._rng = stop, rng
+        self._stop, self._rng, self._doze = stop, rng, Doze()
         self._intake = Intake(link, worker_id, settings.lease_s, leases=leases, executor=executor, meter=meter)
         self.turns = self._turns_of(names, list(isolated))
         # What could start nothing when the last claim found nothing; None when it found something.
@@ -127,7 +129,9 @@ class Claimer:
             return 0.0 if full or not self._slots.any_free() else await self._pause()
         if self._settings.drain:
             return await self._go_on_draining()
-        if time.monotonic() - self._intake.found_at < DOZE_S:
+        now = time.monotonic()
+        # Who cannot hear had better poll for some time: it looks ever so rarely afterwards.
+        if now - self._intake.found_at < (self._doze.seconds(now) if self._bell.hears else DOZE_S_RESTLESS):
             return await self._pause()
         return await self._sleep()
 
@@ -174,10 +178,13 @@ class Claimer:
         self._full_at_rest = None
         found, full, served = 0, False, []
         for source in self.turns.sources(ordinary_first=at_rest):
+            if at_rest and found and not self.turns.is_ordinary(source):
+                # They are next in a moment. Until then the handlers just started get this process's CPU.
+                break
             limit = self._limit_of(source)
             if limit <= 0:
                 continue
-            count = await source.claim(limit, from_head=from_head)
+            count = await source.claim(limit, from_head=from_head, briefly=at_rest)
             found += count
             full = full or count == limit
             if count:
@@ -217,18 +224,18 @@ class Claimer:
         state = await self._bell.fall_asleep(queues)
         if state in {Sleep.IN_FLIGHT, Sleep.DEAF}:
             return self._bell.poll_s(self._intake.found_at)
-        found = False
+        found, began = False, time.monotonic()
         try:
             found = await self._stay_asleep(state, ready, full)
         finally:
             self.wakeups += 1
-            release = asyncio.ensure_future(self._bell.wake_up())
+            self._doze.slept(began, time.monotonic())
             try:
                 # The claim goes first: the bell may be held a moment longer, a task need not wait.
-                if not found and self._slots.any_free():
-                    await self._claim()
+                if not found and self._slots.any_free() and (await self._claim())[0]:
+                    await asyncio.sleep(START_S)
             finally:
-                await release
+                await self._bell.wake_up()
         return 0.0
 
     async def _stay_asleep(self, state: Sleep, ready: list[Source], full: set[Source]) -> bool:

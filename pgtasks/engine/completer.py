@@ -29,14 +29,13 @@ offered again as it is.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from uuid import UUID
 
 from pgtasks import events
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.outgoing import BYTES_MAX, DROPPED, ROWS_MAX, Batch, batches_of, plainer, recognise
-from pgtasks.engine.periodic import wait_for_any
+from pgtasks.engine.periodic import Signal, wait_for_any
 from pgtasks.engine.runners import Finished
 from pgtasks.errors import DatabaseError, LeaseLost
 from pgtasks.store import statements
@@ -67,8 +66,8 @@ class Completer:
         self._blocked_until = 0.0
         self._aside: list[Batch] = []
         self._aside_until = 0.0
-        self.arrived = asyncio.Event()
-        self._enough = asyncio.Event()
+        self.arrived = Signal()
+        self._enough = Signal()
         self.hurry = False
         self.lost = 0
         self.written = 0

@@ -31,6 +31,7 @@ from pgtasks.engine.claimer import Claimer
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.heartbeat import Heartbeat
+from pgtasks.engine.periodic import Signal
 from pgtasks.errors import DatabaseError, PgtasksError
 from pgtasks.store import statements
 from pgtasks.store.link import Link
@@ -58,7 +59,7 @@ class StopSwitch:
 
     def __init__(self) -> None:
         # Set when nothing more is to be claimed.
-        self.asked = asyncio.Event()
+        self.asked = Signal()
         self._own = self._forwarded = self._count = 0
 
         self._recycle_at: float | None = None

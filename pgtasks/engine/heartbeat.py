@@ -41,7 +41,7 @@ from datetime import datetime, timedelta
 from pgtasks import events
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.leases import Leases
-from pgtasks.engine.periodic import repeat
+from pgtasks.engine.periodic import Signal, repeat
 from pgtasks.errors import DatabaseError, DatabaseUnavailable, SchemaError
 from pgtasks.model import WorkerInfo
 from pgtasks.store import statements
@@ -112,7 +112,7 @@ class Heartbeat:
         self._silence_said = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._beating: asyncio.Task[None] | None = None
-        self._wake: asyncio.Event | None = None
+        self._wake: Signal | None = None
 
     def start(self) -> None:
         """Start beating; raises RuntimeError when the thread does not get to it."""
@@ -151,12 +151,12 @@ class Heartbeat:
 
     async def _beat_until_cancelled(self) -> None:
         self._loop, self._beating = asyncio.get_running_loop(), asyncio.current_task()
-        self._wake = asyncio.Event()
+        self._wake = Signal()
         self._started.set()
         delay_s_max = self.interval_s / 4
         try:
             await repeat(
-                "heartbeat", self._beat, stop=asyncio.Event(), rng=self._rng, wake=self._wake, delay_s_max=delay_s_max
+                "heartbeat", self._beat, stop=Signal(), rng=self._rng, wake=self._wake, delay_s_max=delay_s_max
             )
         finally:
             await self._link.close()

@@ -21,6 +21,25 @@ BACKOFF_S_MAX = 4.0
 Round = Callable[[], Awaitable[float]]
 
 
+class Signal(asyncio.Event):
+    """An event of which several can be waited for at once, without a task for each of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits: set[asyncio.Future[None]] = set()
+
+    def set(self) -> None:
+        """Set it, and end every wait for it."""
+        super().set()
+        for wait in self.waits:
+            _end(wait)
+
+
+def _end(wait: asyncio.Future[None]) -> None:
+    if not wait.done():
+        wait.set_result(None)
+
+
 class Backoff:
     """The delays between tries of one service: doubling up to a cap, drawn from their upper half."""
 
@@ -44,9 +63,9 @@ async def repeat(
     name: str,
     do_round: Round,
     *,
-    stop: asyncio.Event,
+    stop: Signal,
     rng: random.Random,
-    wake: asyncio.Event | None = None,
+    wake: Signal | None = None,
     delay_s_max: float = BACKOFF_S_MAX,
 ) -> None:
     """Run a service's rounds until ``stop`` is set; ``wake`` ends a wait between rounds early.
@@ -93,15 +112,18 @@ def _report(name: str, error: BaseException, failures: int, delay_s: float) -> N
         events.LOGGER.error("part failed", exc_info=error if failures == 1 else None, extra={"pgtasks": facts})
 
 
-async def wait_for_any(timeout_s: float, *wanted: asyncio.Event) -> None:
-    """Wait until one of the events is set, or for the timeout."""
-    if any(event.is_set() for event in wanted):
+async def wait_for_any(timeout_s: float, *wanted: Signal) -> None:
+    """Wait until one of the signals is set, or for the timeout."""
+    if any(signal.is_set() for signal in wanted):
         return
-    waiters = [asyncio.ensure_future(event.wait()) for event in wanted]
+    loop = asyncio.get_running_loop()
+    wait = loop.create_future()
+    timer = loop.call_later(timeout_s, _end, wait)
+    for signal in wanted:
+        signal.waits.add(wait)
     try:
-        await asyncio.wait(waiters, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        await wait
     finally:
-        # Not waited for: they end in the next round of the loop, and whoever cancels this
-        # wait meanwhile must be heard.
-        for waiter in waiters:
-            waiter.cancel()
+        timer.cancel()
+        for signal in wanted:
+            signal.waits.discard(wait)

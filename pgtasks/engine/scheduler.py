@@ -40,6 +40,7 @@ from functools import lru_cache
 from pgtasks import events
 from pgtasks.app import App
 from pgtasks.cron import CronSchedule
+from pgtasks.engine.periodic import Signal
 from pgtasks.errors import DatabaseError, DatabaseUnavailable, ScheduleError
 from pgtasks.firing import Due, Plan, plan, without_fires
 from pgtasks.store import scheduling
@@ -81,7 +82,7 @@ class Scheduler:
         self._apart: list[frozenset[str]] = []
         self._ask_for_locks = True
         self._fruitless = 0
-        self.changed = asyncio.Event()
+        self.changed = Signal()
         self.fired = 0
 
     async def round(self) -> float:

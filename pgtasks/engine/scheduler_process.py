@@ -17,7 +17,7 @@ import uuid
 from pgtasks import events
 from pgtasks.engine.bell import Bell
 from pgtasks.engine.departure import EXIT_INTERRUPTED, EXIT_OK
-from pgtasks.engine.periodic import repeat
+from pgtasks.engine.periodic import Signal, repeat
 from pgtasks.engine.rebirth import SIGNALS
 from pgtasks.engine.scheduler import Scheduler
 from pgtasks.store import statements
@@ -71,7 +71,7 @@ class SchedulerProcess:
         )
         self._scheduler = Scheduler(self._link, rng, lambda: self._bell.hears)
         self._rng = rng
-        self._stop = asyncio.Event()
+        self._stop = Signal()
 
     def _changed(self) -> None:
         self._scheduler.changed.set()

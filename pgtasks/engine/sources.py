@@ -51,8 +51,11 @@ class Source(ABC):
         return min(self._batch.tasks, self._room())
 
     @abstractmethod
-    async def claim(self, limit: int, *, from_head: bool = False) -> int:
-        """Claim up to ``limit`` tasks in the cheapest way, or all over from the head; gives how many it took."""
+    async def claim(self, limit: int, *, from_head: bool = False, briefly: bool = False) -> int:
+        """Claim up to ``limit`` tasks in the cheapest way, or all over from the head; gives how many it took.
+
+        ``briefly`` leaves it at the first ones found: there is another claim in a moment.
+        """
 
     @abstractmethod
     async def look(self, limit: int) -> tuple[int, bool]:
@@ -70,12 +73,12 @@ class Line(Source):
         super().__init__(queue, names, intake, room)
         self.cursor = Cursor()
 
-    async def claim(self, limit: int, *, from_head: bool = False) -> int:
+    async def claim(self, limit: int, *, from_head: bool = False, briefly: bool = False) -> int:
         """Claim from the cursor, from the head when that is due, or both."""
         cursor, count = self.cursor, 0
         if not from_head and not (cursor.busy and cursor.rescan_due(time.monotonic())):
             count = await self._claim_from_cursor(limit)
-            if count == limit or not cursor.rescan_due(time.monotonic()):
+            if count == limit or (count and briefly) or not cursor.rescan_due(time.monotonic()):
                 return count
         return count + await self._rescan(limit - count)
 
@@ -138,7 +141,7 @@ class Suspects(Source):
     # The last claim got all it asked for: there may be more.
     _more = False
 
-    async def claim(self, limit: int, *, from_head: bool = False) -> int:
+    async def claim(self, limit: int, *, from_head: bool = False, briefly: bool = False) -> int:  # noqa: ARG002 - one claim is brief
         """Claim if that is due."""
         if not (from_head or self._more or time.monotonic() - self._looked_at >= SUSPECTS_S):
             return 0
@@ -175,6 +178,10 @@ class Turns:
         if ordinary_first:
             return [*self._ordinary, *self._suspects, *self._isolated]
         return [*self._suspects, *self._isolated, *self._ordinary]
+
+    def is_ordinary(self, source: Source) -> bool:
+        """Tell whether its tasks need no child process."""
+        return source in self._ordinary
 
     def end(self, served: Sequence[Source]) -> None:
         """Put those that got something at the end, the first of them last: it had the choice."""

@@ -31,7 +31,7 @@ from pgtasks.engine.executor import Executor
 from pgtasks.engine.heartbeat import Heartbeat
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.maintenance import Sweeper, Tidier
-from pgtasks.engine.periodic import repeat
+from pgtasks.engine.periodic import Signal, repeat
 from pgtasks.engine.rebirth import SIGNALS
 from pgtasks.engine.recycling import Recycling
 from pgtasks.engine.retention import Pruner
@@ -174,7 +174,7 @@ class Worker:
         self.info = _info(worker_id or uuid4(), app, settings, queues, children)
         tag = self.info.id.hex[:12]
         links = self._links = Connections(settings.dsn or app.dsn, settings, tag)
-        self.switch, self._stop_all = StopSwitch(), asyncio.Event()
+        self.switch, self._stop_all = StopSwitch(), Signal()
         self.on_signal = self.switch.on_signal
         self._registering = False
         slots = Slots(settings.concurrency, queues)

@@ -47,6 +47,7 @@ class Listening:
         self._generation = self._route.generation
         self._on_notification, self._on_lost = on_notification, on_lost
         self._connection: AsyncConnection | None = None
+        self._encoding = "utf-8"
         # The loop is told by number whom to forget: a broken connection no longer knows its own.
         self._watched: int | None = None
         self._lock = asyncio.Lock()
@@ -68,7 +69,7 @@ class Listening:
         except BaseException:
             connection.pgconn.finish()
             raise
-        self._connection = connection
+        self._connection, self._encoding = connection, connection.info.encoding
         self._watch()
 
     def _follow_route(self) -> None:
@@ -132,8 +133,8 @@ class Listening:
         try:
             connection.pgconn.consume_input()
             while (note := connection.pgconn.notifies()) is not None:
-                encoding = connection.info.encoding
-                self._on_notification(note.relname.decode(encoding, "replace"), note.extra.decode(encoding, "replace"))
+                channel, payload = (text.decode(self._encoding, "replace") for text in (note.relname, note.extra))
+                self._on_notification(channel, payload)
         except psycopg.Error:
             self._break()
             return

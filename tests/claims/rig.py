@@ -18,7 +18,7 @@ from pgtasks.engine.claimer import Claimer
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.executor import Executor
 from pgtasks.engine.leases import Leases
-from pgtasks.engine.periodic import repeat
+from pgtasks.engine.periodic import Signal, repeat
 from pgtasks.engine.slots import Slots
 from pgtasks.settings import QueueSlots, WorkerSettings
 from pgtasks.store import statements
@@ -54,7 +54,7 @@ class Rig:
             drain=drain,
         )
         self._names, self._isolated, self._hold_s = names or ("t",), isolated, hold_s
-        self._stop, self._stop_all = asyncio.Event(), asyncio.Event()
+        self._stop, self._stop_all = Signal(), Signal()
         self.link = Link(dsn, "claim", worker=self.id.hex[:12], pooler=pooler)
         self.finish_link = Link(dsn, "finish", worker=self.id.hex[:12], pooler=pooler)
 

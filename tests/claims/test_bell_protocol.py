@@ -179,6 +179,15 @@ def test_who_wakes_unrung_rings_for_those_who_relied_on_it(sleeper: Connection, 
     assert _locks(sleeper) == []
 
 
+def test_nobody_waits_for_the_disk_because_a_worker_woke_up(sleeper: Connection) -> None:
+    """Its notification does not: the commit would hold the lock of all notifying transactions."""
+    sleeper.execute("SET synchronous_commit = on")
+    _arm(sleeper, "a")
+    ((setting, *_),) = session.fetch_all(sleeper, statements.release_bells(["a"]))
+    assert setting == "off"
+    assert value(sleeper, "SHOW synchronous_commit") == "on"
+
+
 @pytest.mark.parametrize(
     ("mode", "expected"),
     [("", _held("q")), ("_shared", _in_flight("q"))],

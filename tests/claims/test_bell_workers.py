@@ -193,8 +193,8 @@ async def test_workers_that_are_awake_are_never_notified(dsn: str, aconnection: 
             if note.payload == "end":
                 break
             heard += 1
-    # One ring of the producer, one of the sleeper. Only a machine that stands still for a quarter
-    # of a second lets the worker fall asleep in between.
+    # One ring of the producer, one of the sleeper. Only a machine that stands still for longer than
+    # DOZE_S lets the worker fall asleep in between.
     assert 1 <= heard <= 6
 
 

@@ -73,7 +73,6 @@ async def test_a_suspect_gets_the_slot_that_a_sleeper_waited_for(
 ) -> None:
     """The worker sleeps between the tasks of a queue of one slot; the next of them is not always an ordinary one."""
     monkeypatch.setattr(Executor, "children_free", lambda _: 1)
-    monkeypatch.setattr("pgtasks.engine.claimer.DOZE_S", 0.05)
     monkeypatch.setattr("pgtasks.engine.sources.SUSPECTS_S", 0.2)
     _add(connection, "few", 20, name="t")
     async with Rig(dsn, queues="few:1,idle", hold_s=0.3) as rig:

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from pgtasks.engine import periodic
-from pgtasks.engine.periodic import repeat, wait_for_any
+from pgtasks.engine.periodic import Signal, repeat, wait_for_any
 
 
 async def steps_later(count: int) -> None:
@@ -18,7 +18,7 @@ async def steps_later(count: int) -> None:
 @pytest.mark.parametrize("rounds", range(8))
 async def test_a_cancellation_is_heard_whenever_it_comes(rounds: int) -> None:
     """Also in the very moment in which a wait ends because its event was set."""
-    event = asyncio.Event()
+    event = Signal()
 
     async def wait_for_ever() -> None:
         while True:
@@ -37,7 +37,7 @@ async def test_a_cancellation_is_heard_whenever_it_comes(rounds: int) -> None:
 
 async def test_a_wait_leaves_nothing_behind() -> None:
     """Its helpers end in the next round of the loop."""
-    events = asyncio.Event(), asyncio.Event()
+    events = Signal(), Signal()
     events[0].set()
     before = asyncio.all_tasks()
     await wait_for_any(1.0, *events)
@@ -54,7 +54,7 @@ FAULTS: dict[str, type[BaseException]] = {"error": ValueError, "stray cancellati
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_part_outlives_a_round_that_fails(fault: str, caplog: pytest.LogCaptureFixture) -> None:
     """It says so and goes on, also after a CancelledError that was not meant for it."""
-    stop, rounds = asyncio.Event(), 0
+    stop, rounds = Signal(), 0
 
     async def do_round() -> float:
         nonlocal rounds
@@ -74,7 +74,7 @@ async def test_a_traceback_is_logged_once_and_not_in_each_round(
 ) -> None:
     """Later lines, which get rare, say the error alone."""
     monkeypatch.setattr(periodic, "BACKOFF_S_MIN", 0.001)
-    stop, rounds = asyncio.Event(), 0
+    stop, rounds = Signal(), 0
 
     async def do_round() -> float:
         nonlocal rounds
@@ -97,7 +97,7 @@ async def test_a_part_that_is_cancelled_ends() -> None:
         await asyncio.sleep(10)
         return 0.0
 
-    part = asyncio.create_task(repeat("part", do_round, stop=asyncio.Event(), rng=random.Random(1)))
+    part = asyncio.create_task(repeat("part", do_round, stop=Signal(), rng=random.Random(1)))
     await steps_later(3)
     part.cancel()
     await asyncio.wait({part}, timeout=1.0)

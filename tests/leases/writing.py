@@ -12,7 +12,7 @@ from pgtasks.engine.attempt import Attempt
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.outgoing import BYTES_MAX
-from pgtasks.engine.periodic import repeat
+from pgtasks.engine.periodic import Signal, repeat
 from pgtasks.model import Claimed
 from pgtasks.outcome import Outcome
 from pgtasks.store import statements
@@ -39,7 +39,7 @@ class Writer:
         self.link = Link(dsn, "finish", worker="test", deadline_s=deadline_s)
         self.completer = Completer(self.link, self.worker_id, self.leases, 100, bytes_max=bytes_max)
         self.failures = 0
-        self._stop = asyncio.Event()
+        self._stop = Signal()
         self._running: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:

@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from pgtasks.cron import CronSchedule
-from pgtasks.engine.periodic import repeat
+from pgtasks.engine.periodic import Signal, repeat
 from pgtasks.engine.scheduler import Scheduler
 from pgtasks.firing import Due, Plan, plan
 from pgtasks.store import conninfo, scheduling, session
@@ -146,7 +146,7 @@ class Rig:
     def __init__(self, dsn: str, count: int = 1, *, hears: Callable[[], bool] = lambda: True) -> None:
         self.links = [CountingLink(dsn) for _ in range(count)]
         self.schedulers = [Scheduler(link, random.Random(), hears) for link in self.links]
-        self._stop = asyncio.Event()
+        self._stop = Signal()
 
     @property
     def statements(self) -> int:
