@@ -1,0 +1,58 @@
+"""A connection of a worker is given up with a statement that is waited for no more; the next use opens another."""
+
+import asyncio
+import time
+
+import pytest
+
+from pgtasks.errors import DatabaseUnavailable
+from pgtasks.store.link import Link
+from pgtasks.store.session import QUERY_CANCELED, Statement
+
+LONG: Statement[object] = Statement("SELECT pg_sleep(30)")
+SHORT: Statement[object] = Statement("SELECT pg_sleep(0.6)")
+PID: Statement[int] = Statement("SELECT pg_backend_pid()", row=int)
+
+
+async def test_past_the_deadline(dsn: str) -> None:
+    """Also on a connection that is open already, whose statement runs without a task of its own."""
+    link = Link(dsn, "claim", deadline_s=0.3)
+    before = await link.fetch_one(PID)
+    began = time.monotonic()
+    with pytest.raises(DatabaseUnavailable, match=r"no answer within 0\.3 s") as raised:
+        await link.fetch_all(LONG)
+    assert time.monotonic() - began < 3
+    assert raised.value.sqlstate == QUERY_CANCELED
+    assert not link.connected
+    assert await link.fetch_one(PID) != before
+    await link.close()
+
+
+async def test_when_it_is_cancelled(dsn: str) -> None:
+    """At once, without a word to the server that might not be answered."""
+    link = Link(dsn, "claim")
+    before = await link.fetch_one(PID)
+    work = asyncio.create_task(link.fetch_all(LONG))
+    await asyncio.sleep(0.1)
+    work.cancel()
+    done, _ = await asyncio.wait({work}, timeout=2.0)
+    assert done
+    assert work.cancelled()
+    assert not link.connected
+    assert await link.fetch_one(PID) != before
+    await link.close()
+
+
+async def test_who_waits_for_its_turn_has_the_same_limit(dsn: str) -> None:
+    """However many wait, each is served or told so; the connection is as good as before."""
+    link = Link(dsn, "claim")
+    before = await link.fetch_one(PID)
+    first = asyncio.create_task(link.fetch_all(SHORT))
+    await asyncio.sleep(0.05)
+    impatient = asyncio.create_task(link.fetch_all(PID, 0.2))
+    patient = asyncio.create_task(link.fetch_all(PID))
+    with pytest.raises(DatabaseUnavailable, match=r"busy for 0\.2 s"):
+        await impatient
+    assert await patient == [before]
+    await first
+    await link.close()
