@@ -37,7 +37,7 @@ def test_a_stall_of_the_database_counts_for_each_task_that_was_due_meanwhile(
     real, stalls = arrivals.send, iter([0.2])
 
     def send(connection: Connection, numbers: Sequence[int]) -> arrivals.Sent:
-        time.sleep(next(stalls, 0.0))
+        time.sleep(next(stalls, 0.0))  # stands for a database that does not answer
         return real(connection, numbers)
 
     monkeypatch.setattr(arrivals, "PRODUCERS", 1)

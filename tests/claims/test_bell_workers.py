@@ -222,7 +222,7 @@ class _Producers:
                 else:
                     await connection.commit()
                     self.committed.update(dict.fromkeys(ids, time.monotonic()))
-                await asyncio.sleep(rng.choice([0.0, 0.02, 0.24, 0.26, 0.5]))
+                await asyncio.sleep(rng.choice([0.0, 0.02, 0.045, 0.055, 0.24, 0.26, 0.5]))
 
 
 @pytest.mark.slow
