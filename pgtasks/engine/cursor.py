@@ -30,7 +30,9 @@ The rescan finds those, and if it finds a whole batch of them the lane goes back
 a million rows that were passed are claimed as fast as any others. It is due
 
 * SHORT_RESCAN_S after the last one when a claim came back short, and before falling asleep;
-* RESCAN_S after the last one under load;
+* RESCAN_S after the last one under load, or SHARED_RESCAN_S while others claim as well (the ids of
+  leases, which all claims take from one sequence, tell): each of ten workers on a queue would walk all
+  that is dead in it twice a second otherwise, to find what one of the others has found already;
 * but never so often that it takes more than COST_FRACTION of the time: with dead entries that
   vacuum cannot remove, or a flood of names nobody knows, a rescan gets slow, and then rarer
   (the cheaper of the last two counts, so that one hiccup of the server is forgiven). One that
@@ -63,6 +65,8 @@ from pgtasks.model import Claimed
 from pgtasks.store.statements import Lane
 
 RESCAN_S = 0.5
+# Nothing that a cursor passed waits for longer than a second, whoever else looks for it.
+SHARED_RESCAN_S = 0.9
 SHORT_RESCAN_S = 0.05
 COST_FRACTION = 0.05
 NEAR_S = 5.0
@@ -92,6 +96,9 @@ class Cursor:
         self._stood: deque[tuple[float, dict[int, tuple[datetime, int]]]] = deque()
         # The last claim got all it asked for: there is a backlog.
         self.busy = False
+        # The lease of the last claim, and whether there were other claims between it and the one before.
+        self._lease_id = 0
+        self._shared = False
 
     def lanes(self) -> list[Lane]:
         """Give the lanes, highest priority first."""
@@ -139,7 +146,10 @@ class Cursor:
         while len(self._stood) > 1 and now - self._stood[1][0] >= NEAR_S:
             self._stood.popleft()
 
-    def _pass(self, rows: Iterable[Claimed]) -> None:
+    def _pass(self, rows: Sequence[Claimed]) -> None:
+        if rows:
+            self._shared = 0 < self._lease_id < rows[0].lease_id - 1
+            self._lease_id = rows[0].lease_id
         lanes = self._lanes
         for priority, last in {row.priority: row for row in rows}.items():
             lanes[priority] = max(lanes.get(priority, _BEGINNING), (last.run_at, last.id))
@@ -160,7 +170,8 @@ class Cursor:
 
     def rescan_due(self, now: float) -> bool:
         """Tell whether a rescan is due at ``now`` (monotonic)."""
-        wait_s = RESCAN_S if self.busy else SHORT_RESCAN_S
+        busy_s = SHARED_RESCAN_S if self._shared else RESCAN_S
+        wait_s = busy_s if self.busy else SHORT_RESCAN_S
         return self.rescan_in_s(now) <= 0 and (not self._lanes or now - self._rescanned_at >= wait_s)
 
     def near_due(self, now: float) -> bool:

@@ -89,6 +89,16 @@ def test_rescans_are_spaced_by_load(*, busy: bool, wait_s: float) -> None:
     assert cursor.rescan_due(100.0 + wait_s + 0.001)
 
 
+def test_rescans_are_rarer_while_others_claim_too() -> None:
+    """The leases of others lie between one's own then; a passed row still waits for less than a second."""
+    cursor = Cursor()
+    _short(cursor, 0)
+    for lease_id, wait_s in ((10, 0.5), (11, 0.5), (15, 0.9), (16, 0.5)):
+        cursor.claimed([_task(1, lease_id)._replace(lease_id=lease_id)], full=True)
+        assert not cursor.rescan_due(wait_s - 0.01)
+        assert cursor.rescan_due(wait_s)
+
+
 def test_slow_rescans_take_a_twentieth_of_the_time() -> None:
     """Once two in a row were slow; and never longer than the limit apart."""
     cursor = Cursor()
