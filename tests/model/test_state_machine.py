@@ -11,6 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from pgtasks.errors import DatabaseError
 from pgtasks.store import sql_files, statements
+from tests.access import as_role
 from tests.leases import steps
 from tests.model.machine import Queue
 
@@ -31,8 +32,8 @@ HUNT = settings(
 
 
 def run_model(dsn: str, chosen: settings) -> None:
-    """Run the state machine on one connection, set up as a worker's."""
-    with steps.connect(dsn) as opened:
+    """Run the state machine on one connection, set up as a worker's; as the owner, because it plays everybody."""
+    with steps.connect(as_role(dsn, "owner")) as opened:
 
         class OnThisConnection(Queue):
             connection = opened
