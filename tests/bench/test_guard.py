@@ -13,6 +13,7 @@ import pytest
 
 from bench import guard, plans
 from tests.database import ROOT
+from tests.long import LONG
 from tests.workers import environment
 
 COMMITTED: dict[str, Any] = json.loads(guard.COMMITTED.read_text(encoding="utf-8"))
@@ -105,6 +106,7 @@ def test_one_disturbed_round_counts_for_nothing() -> None:
     assert guard.figures([hidden, calm]) == guard.figures([calm])
 
 
+@LONG
 @pytest.mark.pg
 @pytest.mark.slow
 @pytest.mark.timeout(60)
