@@ -256,9 +256,9 @@ def _privileges(diagnosis: Diagnosis) -> Iterator[Finding]:
         )
         if allowed
     ]
-    can = f"this role can {', '.join(able)}" if able else "this role can neither enqueue nor work"
+    can = f"this role can read, and {', '.join(able)}" if able else "this role can read, and neither enqueue nor work"
     remedy = None if may.may_enqueue and may.may_work else "what is missing, see docs/roles.md"
-    yield Finding("privileges", "ok" if able else "notice", f"{can}, and read", remedy, may._asdict())
+    yield Finding("privileges", "ok" if able else "notice", can, remedy, may._asdict())
 
 
 def _table(table: TableRow) -> Iterator[Finding]:
