@@ -15,6 +15,7 @@ KEYS = (
     Key("rate", "tasks per second, first claim to last completion"),
     Key("sql_loop_rate", "the same for the bare SQL loop"),
     Key("ratio_to_sql_loop", "worker against loop, round by round", 2, Budget(least=0.7)),
+    Key("rate_at_best", f"tasks per second with `--concurrency {worker.CONCURRENCY_BEST}`, our best setting"),
     Key("rate_two_processes", "tasks per second with `--processes 2`"),
     Key("worker_cpu_us_per_task", "user and system time of the worker process, its start included", 1, Budget(most=35)),
     Key("backend_cpu_us_per_task", "the same of its connections' server processes", 1),
@@ -31,11 +32,17 @@ BUDGETS = {"pgqueuer": Budget(least=2.5), "graphile": Budget(least=1.3)}
 
 def keys(rivals: Sequence[str]) -> Sequence[Key]:
     """Give the figures, those of the rivals at the end."""
-    return (*KEYS, *beside.keys(rivals, BUDGETS))
+    at_500 = [
+        Key(
+            f"ratio_at_{worker.CONCURRENCY}_to.{name}", f"our rate with `--concurrency {worker.CONCURRENCY}` instead", 2
+        )
+        for name in rivals
+    ]
+    return (*KEYS, *beside.keys(rivals, BUDGETS), *at_500)
 
 
 def measure(bench: Bench, plan: Plan) -> Outcome:
-    """Run all rounds: loop, worker, loop, two workers, then each rival."""
+    """Run all rounds: loop, worker, loop, the worker at its best, two of them, then each rival at its best."""
     outcome = Outcome()
     field = beside.Field(bench, plan.rivals, outcome.missing)
     for number in range(1, plan.rounds + 1):
@@ -44,12 +51,13 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
             f"drain {number}/{plan.rounds}: {figures['rate']:,.0f} tasks/s, SQL loop {figures['sql_loop_rate']:,.0f}, "
             f"ratio {figures['ratio_to_sql_loop']:.2f}, fsync {figures['fsync_ms']:.2f} ms"
         )
-        outcome.rounds.append({**figures, **field.round(plan.tasks, plan.seconds, ours=figures["rate"])})
+        theirs = field.round(plan.tasks, plan.seconds, ours=figures["rate_at_best"])
+        outcome.rounds.append({**figures, **theirs, **_at_500(figures["rate"], theirs)})
     return outcome
 
 
 def _round(bench: Bench, tasks: int) -> Figures:
-    """Measure the loop, the worker, the loop again and two workers within seconds.
+    """Measure the loop, the worker, the loop again, and the worker in other shapes within seconds.
 
     The loop on both sides of the worker takes out what a machine that gets slower or faster
     meanwhile would add to the one and not to the other.
@@ -62,6 +70,8 @@ def _round(bench: Bench, tasks: int) -> Figures:
     fsyncs_ms.append(machine.fsync_ms(bench.server.directory))
     after = _loop(bench, tasks)
     bench.fill(tasks)
+    best = worker.run(bench, tasks, concurrency=worker.CONCURRENCY_BEST)
+    bench.fill(tasks)
     two = worker.run(bench, tasks, processes=2)
     loop_rate = statistics.harmonic_mean([before.rate, after.rate])
     loops_us = [one.cpu_us_per_task for one in (before, after) if one.cpu_us_per_task is not None]
@@ -69,6 +79,7 @@ def _round(bench: Bench, tasks: int) -> Figures:
         "rate": run.rate,
         "sql_loop_rate": loop_rate,
         "ratio_to_sql_loop": run.rate / loop_rate,
+        "rate_at_best": best.rate,
         "rate_two_processes": two.rate,
         "worker_cpu_us_per_task": run.per_task_us(run.cpu_s),
         "backend_cpu_us_per_task": run.per_task_us(run.backend_cpu_s),
@@ -80,6 +91,15 @@ def _round(bench: Bench, tasks: int) -> Figures:
         "commits_per_task": run.commits / tasks,
         "fsync_ms": statistics.median(fsyncs_ms),
         "worker_peak_mib": run.peak_mib,
+    }
+
+
+def _at_500(rate: float | None, theirs: Figures) -> Figures:
+    """Give our ratios with the concurrency that the other figures have, and which is not our best."""
+    return {
+        f"ratio_at_{worker.CONCURRENCY}_to.{name.split('.')[1]}": rate / their_rate
+        for name, their_rate in theirs.items()
+        if name.endswith(".rate") and rate and their_rate
     }
 
 
