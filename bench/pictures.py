@@ -24,7 +24,8 @@ def drawn(document: Document) -> dict[str, str]:
 
 def _drain(document: Document) -> dict[str, str]:
     rates = [
-        _bar(document, "rate", "pgtasks"),
+        _bar(document, "rate", "pgtasks --concurrency 500"),
+        _bar(document, "rate_at_best", "pgtasks --concurrency 2000"),
         _bar(document, "rate_two_processes", "pgtasks --processes 2"),
         _bar(document, "sql_loop_rate", "bare SQL loop", other=True),
         *_rivals(document, "rate"),
