@@ -47,7 +47,7 @@ def test_each_rival_is_a_row_under_ours() -> None:
     said = tables.result(made(), KEYS).splitlines()
     assert said[2].startswith("| `rate`: tasks per second | 1,100 |")
     assert said[4:9] == [
-        "| queue | pgtasks against it | tasks/s |",
+        "| queue | pgtasks against it, both at their best | tasks/s |",
         "|---|--:|--:|",
         "| **pgtasks** |  | 1,100 (1,000 to 1,200) |",
         "| QUICK | 1.60 (1.50 to 1.70); >= 2, missed | 680 (660 to 700) |",
