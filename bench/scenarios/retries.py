@@ -16,6 +16,7 @@ from bench.report import Budget, Figures, Key, progress
 from bench.scenario import Outcome, Plan, Scenario, no_rivals
 
 APP = "bench.apps.mixed:app"
+DRAIN_S = 600.0
 KEYS = (
     Key("storm_to_calm", "tasks per second, the one against the other, round by round", 2, Budget(least=0.5)),
     Key("storm_to_calm_attempts", "the same by attempts, of which a storm has half as many again", 2),
@@ -42,8 +43,8 @@ class Drained(NamedTuple):
 
 
 def command() -> list[str]:
-    """Give the command line of the worker."""
-    return fleet.worker(APP, "--drain", concurrency=worker.CONCURRENCY)
+    """Give the command line of the worker, which is not to leave before the last failures are due again."""
+    return fleet.worker(APP, concurrency=worker.CONCURRENCY)
 
 
 def measure(bench: Bench, plan: Plan) -> Outcome:
@@ -77,7 +78,8 @@ def drain(bench: Bench, tasks: int, *, is_storm: bool) -> Drained:
         BackendSampler(bench.admin_dsn, bench.name) as sampler,
         fleet.Fleet(bench, command()) as workers,
     ):
-        usage = workers.wait()
+        workers.until(bench.emptiness(), DRAIN_S, "every task is done")
+        usage = workers.stop()
     wal_bytes = bench.counters().wal_bytes - before.wal_bytes
     span = bench.span(tasks)
     failed: int = bench.value("SELECT count(*) FROM pgtasks.attempts WHERE outcome = 'failed'")
