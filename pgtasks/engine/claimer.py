@@ -71,6 +71,8 @@ class Claimer:
         # When a round last failed because of the database: the loop is alive, and waits for it.
         self.refused_at = -math.inf
         self.wakeups = 0
+        # When the last sleep began to wait, after its looks; infinity for one that never got there.
+        self._waited_from = math.inf
         # A drain ended although there was work that this worker should have done.
         self.gave_up = False
 
@@ -224,12 +226,14 @@ class Claimer:
         state = await self._bell.fall_asleep(queues)
         if state in {Sleep.IN_FLIGHT, Sleep.DEAF}:
             return self._bell.poll_s(self._intake.found_at)
-        found, began = False, time.monotonic()
+        # A look that fails leaves nothing to claim with, and producers ring for as long as the bell is held.
+        found = True
+        self._waited_from = math.inf
         try:
             found = await self._stay_asleep(state, ready, full)
         finally:
             self.wakeups += 1
-            self._doze.slept(began, time.monotonic())
+            self._doze.slept(self._waited_from, time.monotonic())
             try:
                 # The claim goes first: the bell may be held a moment longer, a task need not wait.
                 if not found and self._slots.any_free() and (await self._claim())[0]:
@@ -268,6 +272,7 @@ class Claimer:
     async def _wait_for_bell(self, wait_s: float, *, also_slots: bool) -> None:
         freed = self._executor.slot_freed
         freed.clear()
+        self._waited_from = min(self._waited_from, time.monotonic())
         await wait_for_any(wait_s, self._bell.rung, self._stop, *([freed] if also_slots else []))
 
     async def _look(self, owed: list[Source]) -> int:

@@ -25,7 +25,8 @@ _PLACES_MAX = 1_000
 _SAYS_MORE = (SyntaxError, NameError, AttributeError, ImportError, BaseExceptionGroup)
 _HEADER = "Traceback (most recent call last):\n"
 
-_Place = tuple[CodeType, int]
+# With the file: code of the same text at the same lines of another file is equal to it.
+_Place = tuple[CodeType, str, int]
 _texts: dict[_Place, str] = {}
 
 
@@ -51,7 +52,8 @@ def _frames(trace: TracebackType | None) -> list[str] | None:
     while trace is not None:
         if len(places) >= _PLAIN_FRAMES_MAX:
             return None
-        place = (trace.tb_frame.f_code, trace.tb_lasti)
+        code = trace.tb_frame.f_code
+        place = (code, code.co_filename, trace.tb_lasti)
         text = _texts.get(place)
         if text is None:
             if len(_texts) >= _PLACES_MAX:

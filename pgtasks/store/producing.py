@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -258,13 +259,16 @@ def _placed(positions: list[int]) -> Iterator[None]:
 
 def _liner(now: datetime) -> Callable[[NewTask], str]:
     """Give what makes the line of a task in COPY's text format; its columns are those of tasks_copy.sql."""
-    at_once = str(now)
+    at_once, began = str(now), time.monotonic()
 
     def line(task: NewTask) -> str:
         if task.run_at is not None:
             run_at = str(task.run_at)
+        elif task.delay_s is None:
+            run_at = at_once
         else:
-            run_at = at_once if task.delay_s is None else str(now + timedelta(seconds=task.delay_s))
+            # Tasks may be made long after the clock was read, by an iterable that takes its time.
+            run_at = str(now + timedelta(seconds=task.delay_s + time.monotonic() - began))
         fields = f"{_field(task.name)}\t{_field(task.payload)}\t{_field(task.queue)}\t{task.priority}\t{run_at}"
         if task.max_attempts is None and task.timeout_s is None and task.headers is None:
             return fields + "\t\\N\t\\N\t\\N\n"

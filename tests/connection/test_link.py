@@ -8,6 +8,7 @@ import pytest
 from pgtasks.errors import DatabaseUnavailable
 from pgtasks.store.link import Link
 from pgtasks.store.session import QUERY_CANCELED, Statement
+from tests.proxy import Proxy
 
 LONG: Statement[object] = Statement("SELECT pg_sleep(30)")
 SHORT: Statement[object] = Statement("SELECT pg_sleep(0.6)")
@@ -40,6 +41,20 @@ async def test_when_it_is_cancelled(dsn: str) -> None:
     assert work.cancelled()
     assert not link.connected
     assert await link.fetch_one(PID) != before
+    await link.close()
+
+
+async def test_when_it_is_cancelled_and_nothing_answers(proxy: Proxy) -> None:
+    """A worker that stops has no ten seconds for a server that takes no cancellation."""
+    link = Link(proxy.dsn, "claim")
+    assert await link.fetch_one(PID)
+    proxy.black_hole()
+    work = asyncio.create_task(link.fetch_all(PID))
+    await asyncio.sleep(0.1)
+    work.cancel()
+    done, _ = await asyncio.wait({work}, timeout=3.0)
+    assert done
+    assert not link.connected
     await link.close()
 
 

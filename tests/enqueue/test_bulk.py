@@ -28,6 +28,19 @@ def mixed(count: int) -> Iterator[NewTask]:
         yield NewTask("work", f'{{"n":{number},"text":"{"x" * 100}"}}', "default", 0, unique_key=key)
 
 
+def test_a_delay_counts_from_when_its_task_was_made(app: App, connection: Connection) -> None:
+    """Not from when the bulk began, with an iterable that takes its time."""
+
+    def slow() -> Iterator[NewTask]:
+        yield NewTask("work", "{}", "default", 0, delay_s=100.0)
+        time.sleep(0.3)
+        yield NewTask("work", "{}", "default", 0, delay_s=100.0)
+
+    app.enqueue_many(slow())
+    ((spread,),) = rows(connection, "SELECT extract(EPOCH FROM max(run_at) - min(run_at))::float FROM pgtasks.tasks")
+    assert spread >= 0.3
+
+
 def test_a_hundred_thousand_rows_take_constant_memory(app: App, dsn: str, connection: Connection) -> None:
     """Inside a caller's transaction, with keys mixed in; then rolled back, and committed through our own."""
     app.enqueue("work", unique_key="taken")

@@ -131,6 +131,16 @@ def test_it_is_what_python_prints(fails: Callable[[], None]) -> None:
         assert traces.text_of(error, trace) == expected
 
 
+def test_the_same_code_in_two_files_is_told_apart() -> None:
+    """Code objects of the same text are equal, wherever they are from."""
+    for file in ("eu.py", "us.py"):
+        made: dict[str, Callable[[], None]] = {}
+        exec(compile("def fails():\n    raise ValueError('no')\n", file, "exec"), made)  # noqa: S102 - two files with one text
+        with pytest.raises(ValueError, match="no") as caught:
+            made["fails"]()
+        assert f'"{file}"' in traces.text_of(caught.value, caught.value.__traceback__)
+
+
 def test_what_is_kept_is_bounded() -> None:
     """Functions that are made anew each time do not stay for ever."""
     for number in range(traces._PLACES_MAX + 10):  # noqa: SLF001 - the bound is what is tested
