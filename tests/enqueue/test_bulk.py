@@ -33,7 +33,7 @@ def test_a_delay_counts_from_when_its_task_was_made(app: App, connection: Connec
 
     def slow() -> Iterator[NewTask]:
         yield NewTask("work", "{}", "default", 0, delay_s=100.0)
-        time.sleep(0.3)
+        time.sleep(0.3)  # stands for an iterable that waits for something
         yield NewTask("work", "{}", "default", 0, delay_s=100.0)
 
     app.enqueue_many(slow())
