@@ -30,6 +30,7 @@ TASKS, ROUNDS, AGAIN = 50_000, 4, 3
 TASKS_SEEDED = 20_000
 TOLERANCE = 0.15
 DRAIN_S = 300.0
+_PARTS = {"figures", "plans", "settings", "machine", "rounds"}
 REGRESSED, BETTER, SAME, UNREAD = "regressed", "better", "same", "not measured"
 
 
@@ -71,10 +72,15 @@ class Verdict(NamedTuple):
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure, compare, say so; gives the exit code."""
-    options = _parser().parse_args(arguments)
-    committed = None if options.write else _read(options.against)
-    measured = _read(options.measured) if options.measured else measure(options, committed)
+    """Measure, compare, say so; gives the exit code. Files that cannot be used are a usage error, not a regression."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    try:
+        committed = None if options.write else _read(options.against)
+        given = _read(options.measured) if options.measured else None
+    except (OSError, ValueError) as error:
+        parser.error(f"{error}; ./dev bench guard --write --against FILE makes such a file")
+    measured = given or measure(options, committed)
     if committed is None:
         options.against.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
         progress(f"bench: wrote {options.against}")
@@ -219,7 +225,13 @@ def _major(document: Mapping[str, Any]) -> str:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    """Read a document of the guard; raises OSError or ValueError that names the file."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is no JSON: {error}") from None
+    if not isinstance(document, dict) or not document.keys() >= _PARTS:
+        raise ValueError(f"{path} is no document of the guard")
     return document
 
 

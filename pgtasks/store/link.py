@@ -177,7 +177,7 @@ class Link:
 
         timer = asyncio.get_running_loop().call_later(limit_s, end)
         try:
-            return await afetch_all(connection, statement)
+            rows = await afetch_all(connection, statement)
         except DatabaseError as error:
             if not late:
                 raise
@@ -190,6 +190,11 @@ class Link:
             raise
         finally:
             timer.cancel()
+        if late:
+            # The answer came as the time was over: it counts, but the connection was shut down under it.
+            self._connection = None
+            connection.pgconn.finish()
+        return rows
 
     async def _within(self, limit_s: float, statement: Statement[R]) -> list[R]:
         """Wait for a statement, and give the connection up past the limit, whatever psycopg waits for."""

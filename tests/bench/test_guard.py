@@ -37,6 +37,21 @@ def changed(**factors: float) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.parametrize("text", [None, "no JSON", "[]", "{}"])
+@pytest.mark.parametrize("option", ["--measured", "--against"])
+def test_a_file_that_cannot_be_used_is_no_regression(
+    option: str, text: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named, with exit code 2, before anything is measured."""
+    file = tmp_path / "figures.json"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    with pytest.raises(SystemExit) as caught:
+        guard.main([option, str(file)])
+    assert caught.value.code == 2
+    assert str(file) in capsys.readouterr().err
+
+
 def test_what_was_committed_is_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It has every figure, and a plan of every hot statement."""
     code, result = judged(tmp_path, COMMITTED, capsys)

@@ -6,8 +6,9 @@ import time
 import pytest
 
 from pgtasks.errors import DatabaseUnavailable
+from pgtasks.store import link
 from pgtasks.store.link import Link
-from pgtasks.store.session import QUERY_CANCELED, Statement
+from pgtasks.store.session import QUERY_CANCELED, AsyncConnection, Statement, afetch_all
 from tests.proxy import Proxy
 
 LONG: Statement[object] = Statement("SELECT pg_sleep(30)")
@@ -27,6 +28,24 @@ async def test_past_the_deadline(dsn: str) -> None:
     assert not link.connected
     assert await link.fetch_one(PID) != before
     await link.close()
+
+
+async def test_when_the_answer_comes_as_the_time_is_over(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer counts; the connection, which was shut down meanwhile, is not left for the next statement to find."""
+    opened = Link(dsn, "claim", deadline_s=0.2)
+    before = await opened.fetch_one(PID)
+
+    async def dawdling(connection: AsyncConnection, statement: Statement[int]) -> list[int]:
+        rows = await afetch_all(connection, statement)
+        await asyncio.sleep(0.4)  # the time is over in between
+        return rows
+
+    monkeypatch.setattr(link, "afetch_all", dawdling)
+    assert await opened.fetch_one(PID) == before
+    assert not opened.connected
+    monkeypatch.undo()
+    assert await opened.fetch_one(PID) != before
+    await opened.close()
 
 
 async def test_when_it_is_cancelled(dsn: str) -> None:
