@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 from pgtasks.model import Claimed
 
-LIMIT_MAX = 500
+LIMIT_MAX = 1000
 LIMIT_FIRST = 32
 # In characters of JSON text, which is what arrives.
 BYTES_TARGET = 8 * 2**20

@@ -48,6 +48,17 @@ def test_a_queue_keeps_its_length_while_a_worker_runs(bench: Bench) -> None:
     assert not cpu.is_supported() or all(value is not None and value > 0 for value in costs)
 
 
+def test_a_task_given_back_does_not_count_for_all_those_behind_it(bench: Bench) -> None:
+    """It has the least id and stands at the end of the queue; only what is done is added again."""
+    with level.made(bench, 3000) as queue:
+        queue.connection.execute(
+            "INSERT INTO pgtasks.tasks (id, name, run_at) OVERRIDING SYSTEM VALUE VALUES (-1000000, 'noop', now())"
+        )
+        queue.drain(2000, is_warm=False)
+        left = queue.value("SELECT count(*) FROM pgtasks.tasks")
+    assert 2000 <= left <= 4000
+
+
 @LONG
 def test_small_backlogs_have_every_figure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a round that goes up and one that goes down."""

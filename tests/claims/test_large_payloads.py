@@ -30,7 +30,7 @@ def test_small_payloads_soon_get_the_largest_claims() -> None:
     for _ in range(6):
         seen.append(limit.tasks)
         limit.answered(_reply(limit.tasks, 100), 0.001)
-    assert seen == [32, 64, 128, 256, LIMIT_MAX, LIMIT_MAX]
+    assert seen == [32, 64, 128, 256, 512, LIMIT_MAX]
 
 
 def test_one_reply_of_large_ones_is_enough_to_ask_for_few() -> None:
