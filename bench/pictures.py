@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from bench import worker
 from bench.plot import Bar, Line, bars, lines
 from bench.series import Sample, claim_p99_ms
 from bench.tables import RIVAL, sorted_by, value_of
@@ -25,7 +26,7 @@ def drawn(document: Document) -> dict[str, str]:
 def _drain(document: Document) -> dict[str, str]:
     rates = [
         _bar(document, "rate", "pgtasks --concurrency 500"),
-        _bar(document, "rate_at_best", "pgtasks --concurrency 2000"),
+        _bar(document, "rate_at_best", f"pgtasks --concurrency {worker.CONCURRENCY_BEST}"),
         _bar(document, "rate_two_processes", "pgtasks --processes 2"),
         _bar(document, "sql_loop_rate", "bare SQL loop", other=True),
         *_rivals(document, "rate"),

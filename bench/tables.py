@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from bench import worker
 from bench.report import Key, at
 
 RIVAL = "rival."
@@ -155,7 +156,10 @@ def speed(drain: Mapping[str, Any], horizon: Mapping[str, Any]) -> str:
     others = ", ".join(
         f"{drain['rivals'][name]['title']} {_hundreds(at(drain, f'{RIVAL}{name}.rate'))}" for name in names
     )
-    best = f"{_hundreds(drain['rate_at_best'])} with `--concurrency 2000` in place of 500; at 500, "
+    best = (
+        f"{_hundreds(drain['rate_at_best'])} with `--concurrency {worker.CONCURRENCY_BEST}` in place of "
+        f"{worker.CONCURRENCY}; at {worker.CONCURRENCY}, "
+    )
     ours = (
         f"One worker process, {drain['tasks']:,} no-op tasks, history kept, timeout on, `fsync` on, "
         f"{drain['machine']['cores']} cores: {_hundreds(drain['rate'])} tasks a second, "

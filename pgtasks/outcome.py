@@ -94,6 +94,11 @@ class StopRequested(BaseException):
     """Stands for "this worker is stopping"; never leaves the engine."""
 
 
+# As tuples: to write a union takes a failing attempt as long as to look at it.
+_PERMANENT = (PermanentError, PayloadError)
+_NO_ERROR_OF_ITS_OWN = (TaskTimeout, ProcessDied)
+
+
 def max_attempts_of(row_limit: int | None, policy: Retry) -> int:
     """Give the limit on starts: the task's own, else its handler's policy."""
     return policy.max_attempts if row_limit is None else row_limit
@@ -118,13 +123,13 @@ def decide(
     steered = _steered(error)
     if steered is not None:
         return steered
-    if isinstance(error, PermanentError | PayloadError):
+    if isinstance(error, _PERMANENT):
         return Dead("permanent", failure)
     if attempt >= max_attempts:
         return Dead("worker_lost" if isinstance(error, ProcessDied) else "exhausted", failure)
     if isinstance(error, RetryLater):
         return RetryIn(seconds(error.delay_s), failure)
-    if isinstance(error, TaskTimeout | ProcessDied) or policy.retries(error):
+    if isinstance(error, _NO_ERROR_OF_ITS_OWN) or policy.retries(error):
         return RetryIn(policy.delay_s(attempt, rng), failure)
     return Dead("permanent", failure)
 

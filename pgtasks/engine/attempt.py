@@ -11,6 +11,7 @@ import random
 import threading
 import time
 from dataclasses import replace
+from functools import lru_cache
 from types import CoroutineType, TracebackType
 from typing import Any, Protocol
 
@@ -27,6 +28,8 @@ from pgtasks.payload import RESULT_BYTES_MAX, dumps, loads, storable
 CLASS_CHARACTERS_MAX = 200
 MESSAGE_CHARACTERS_MAX = 4_000
 TRACEBACK_CHARACTERS_MAX = 16_000
+# So many failures are kept to be used again, if their texts are no longer than that: 3 MB at most.
+FAILURES_KEPT, KEPT_CHARACTERS_MAX = 64, 10_000
 _NOT_AWAITED = (
     "the handler returned a coroutine that nobody awaited, so its work was not done: make it an async def, "
     "or await what it returns"
@@ -182,7 +185,7 @@ class Judge:
         if attempt.stop_reason is not None and attempt.context is not None and attempt.context.was_told_to_stop:
             return self.raised(attempt, attempt.stop_reason)
         if result is None:
-            outcome: Outcome = Completed()
+            outcome: Outcome = _NO_RESULT
         elif type(result) is CoroutineType:
             # Whatever the coroutine was to do has not been done, and would not be on a retry.
             result.close()
@@ -253,6 +256,10 @@ class Judge:
         return rng
 
 
+# What most handlers return is nothing, and this cannot be changed.
+_NO_RESULT = Completed()
+
+
 def _completed(result: object) -> Completed:
     """Keep a result, or say why it was not kept: the work is done either way."""
     if type(result) is int and -(2**63) <= result < 2**63:
@@ -277,18 +284,29 @@ def describe(error: BaseException) -> Failure:
         outcome = "cancelled"
     elif isinstance(error, ProcessDied):
         outcome = "worker_lost"
+    message, trace = text_of(error), _traceback(error)
+    is_short = len(message) + len(trace) <= KEPT_CHARACTERS_MAX
+    return (_kept_failure if is_short else _failure)(error_class, message, trace, outcome)
+
+
+def _failure(error_class: str, message: str, trace: str, outcome: AttemptOutcome) -> Failure:
     return Failure(
         error_class=storable(error_class, CLASS_CHARACTERS_MAX),
-        message=storable(text_of(error), MESSAGE_CHARACTERS_MAX),
-        traceback=storable(_traceback(error), TRACEBACK_CHARACTERS_MAX),
+        message=storable(message, MESSAGE_CHARACTERS_MAX),
+        traceback=storable(trace, TRACEBACK_CHARACTERS_MAX),
         outcome=outcome,
     )
+
+
+# Where a service is away, the same failure comes thousands of times a second.
+_kept_failure = lru_cache(FAILURES_KEPT)(_failure)
 
 
 def text_of(error: BaseException) -> str:
     """Give an exception's message; one whose own ``__str__`` fails is named instead."""
     try:
-        return str(error)
+        # A subclass of str, with code of its own, becomes a plain one.
+        return str.__str__(str(error))
     except BaseException as second:  # noqa: BLE001 - __str__ is the handler's code
         return f"<{type(error).__name__} whose message cannot be shown: {type(second).__name__}>"
 

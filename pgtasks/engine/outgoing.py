@@ -129,6 +129,7 @@ def recognise(kind: str, missing: Finished) -> Statement[int]:
 
 
 _REFUSED = "pgtasks.errors.DatabaseError"
+_WITH_FAILURE = (RetryIn, Dead)
 _STATEMENT_OF: dict[type, str] = {
     Completed: "complete",
     RetryIn: "retry",
@@ -153,7 +154,7 @@ def _weight(item: tuple[Attempt, Outcome]) -> int:
     size = _bytes(attempt.task.payload)
     if type(outcome) is Completed:
         return size + _bytes(outcome.result) + _bytes(outcome.note)
-    if isinstance(outcome, RetryIn | Dead):
+    if isinstance(outcome, _WITH_FAILURE):
         return size + _bytes(outcome.failure.traceback) + _bytes(outcome.failure.message)
     return size
 
