@@ -44,7 +44,7 @@ a million rows that were passed are claimed as fast as any others. It is due
 * but never so often that it takes more than COST_FRACTION of the time: with dead entries that
   vacuum cannot remove, or a flood of names nobody knows, a rescan gets slow, and then rarer
   (the cheaper of the last two counts, so that one hiccup of the server is forgiven). One that
-  takes 0.5 s is due every 25 s; RESCAN_S_MAX is the longest.
+  takes 0.5 s is due every 25 s; RESCAN_S_MAX is the longest, BUSY_RESCAN_S_MAX with a backlog.
 
 While rescans are rarer than RESCAN_S for that reason, a *near look* takes their place, each
 RESCAN_S within a budget of its own, as large:
@@ -57,7 +57,7 @@ RESCAN_S within a budget of its own, as large:
 So a late commit (up to NEAR_S) and a new priority wait for about RESCAN_S also then. What else
 can be passed (a transaction longer than NEAR_S, a run_at given in the past, a resumed queue's
 old tasks, a priority of which the first 100 rows are nothing this worker can run) waits for
-the rescan: RESCAN_S_MAX at most.
+the rescan.
 
 T is the database's clock, extrapolated from its last reading with this process's monotonic
 clock and rounded down; LAG covers its error and short transactions.
@@ -78,8 +78,9 @@ SHARED_RESCAN_S = 0.9
 SHORT_RESCAN_S = 0.05
 COST_FRACTION = 0.02
 NEAR_S = 5.0
-# However slow rescans are, this is the longest that a passed row waits for the next one.
-RESCAN_S_MAX = 30.0
+# However slow rescans are, this is the longest that a passed row waits for the next one. With a
+# backlog everything waits, and a rescan takes its time from what was not passed.
+RESCAN_S_MAX, BUSY_RESCAN_S_MAX = 30.0, 120.0
 # What stands ahead of one worker was not all that it should do: so long it goes its own way.
 APART_S = 60.0
 LAG = timedelta(seconds=2)
@@ -213,5 +214,5 @@ class Cursor:
 
     def rescan_in_s(self, now: float) -> float:
         """Say in how many seconds a rescan keeps within its share of the time; 0 for now."""
-        wait_s = min(RESCAN_S_MAX, min(self._costs_s) / COST_FRACTION)
+        wait_s = min(BUSY_RESCAN_S_MAX if self.busy else RESCAN_S_MAX, min(self._costs_s) / COST_FRACTION)
         return max(0.0, self._rescanned_at + wait_s - now)

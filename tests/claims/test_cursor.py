@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from pgtasks.engine.cursor import (
     APART_S,
+    BUSY_RESCAN_S_MAX,
     LAG,
     LANES_MAX,
     NEAR_S,
@@ -147,6 +148,8 @@ def test_slow_rescans_take_a_fiftieth_of_the_time() -> None:
     for _ in range(2):
         _short(cursor, 10, ended=200.0, cost_s=100.0)
     assert cursor.rescan_in_s(200.0) == RESCAN_S_MAX
+    cursor.claimed([_task(11, 1)], full=True)
+    assert cursor.rescan_in_s(200.0) == BUSY_RESCAN_S_MAX
 
 
 def _slow_rescan(cursor: Cursor, *, ended: float) -> None:
