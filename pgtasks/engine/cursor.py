@@ -44,7 +44,7 @@ a million rows that were passed are claimed as fast as any others. It is due
 * but never so often that it takes more than COST_FRACTION of the time: with dead entries that
   vacuum cannot remove, or a flood of names nobody knows, a rescan gets slow, and then rarer
   (the cheaper of the last two counts, so that one hiccup of the server is forgiven). One that
-  takes 0.5 s is due every 25 s; RESCAN_S_MAX is the longest, BUSY_RESCAN_S_MAX with a backlog.
+  takes 0.1 s is due every 10 s; RESCAN_S_MAX is the longest, BUSY_RESCAN_S_MAX with a backlog.
 
 While rescans are rarer than RESCAN_S for that reason, a *near look* takes their place, each
 RESCAN_S within a budget of its own, as large:
@@ -76,7 +76,7 @@ RESCAN_S = 0.5
 # Nothing that a cursor passed waits for longer than a second, whoever else looks for it.
 SHARED_RESCAN_S = 0.9
 SHORT_RESCAN_S = 0.05
-COST_FRACTION = 0.02
+COST_FRACTION = 0.01
 NEAR_S = 5.0
 # However slow rescans are, this is the longest that a passed row waits for the next one. With a
 # backlog everything waits, and a rescan takes its time from what was not passed.
