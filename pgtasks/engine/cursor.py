@@ -44,7 +44,7 @@ a million rows that were passed are claimed as fast as any others. It is due
 * but never so often that it takes more than COST_FRACTION of the time: with dead entries that
   vacuum cannot remove, or a flood of names nobody knows, a rescan gets slow, and then rarer
   (the cheaper of the last two counts, so that one hiccup of the server is forgiven). One that
-  takes 0.1 s is due every 10 s; RESCAN_S_MAX is the longest, BUSY_RESCAN_S_MAX with a backlog.
+  takes 0.5 s is due every 10 s; RESCAN_S_MAX is the longest. With a backlog less, and BUSY_RESCAN_S_MAX.
 
 While rescans are rarer than RESCAN_S for that reason, a *near look* takes their place, each
 RESCAN_S within a budget of its own, as large:
@@ -76,7 +76,8 @@ RESCAN_S = 0.5
 # Nothing that a cursor passed waits for longer than a second, whoever else looks for it.
 SHARED_RESCAN_S = 0.9
 SHORT_RESCAN_S = 0.05
-COST_FRACTION = 0.01
+# What of a worker's time looks from the head, and near ones, may take; a busy one has less to spare.
+COST_FRACTION, BUSY_RESCAN_FRACTION, BUSY_NEAR_FRACTION = 0.05, 0.01, 0.02
 NEAR_S = 5.0
 # However slow rescans are, this is the longest that a passed row waits for the next one. With a
 # backlog everything waits, and a rescan takes its time from what was not passed.
@@ -204,7 +205,8 @@ class Cursor:
 
     def near_in_s(self, now: float) -> float:
         """Say in how many seconds the next near look could be made; 0 for now."""
-        near_s = min(RESCAN_S_MAX, max(RESCAN_S, self._near_cost_s / COST_FRACTION))
+        fraction = BUSY_NEAR_FRACTION if self.busy else COST_FRACTION
+        near_s = min(RESCAN_S_MAX, max(RESCAN_S, self._near_cost_s / fraction))
         return max(0.0, self._near_at + near_s - now, self._rescanned_at + RESCAN_S - now)
 
     def near_lanes(self) -> list[Lane]:
@@ -214,5 +216,6 @@ class Cursor:
 
     def rescan_in_s(self, now: float) -> float:
         """Say in how many seconds a rescan keeps within its share of the time; 0 for now."""
-        wait_s = min(BUSY_RESCAN_S_MAX if self.busy else RESCAN_S_MAX, min(self._costs_s) / COST_FRACTION)
+        fraction, most_s = (BUSY_RESCAN_FRACTION, BUSY_RESCAN_S_MAX) if self.busy else (COST_FRACTION, RESCAN_S_MAX)
+        wait_s = min(most_s, min(self._costs_s) / fraction)
         return max(0.0, self._rescanned_at + wait_s - now)

@@ -136,15 +136,18 @@ def test_a_batch_that_was_passed_ends_following_for_a_while(look: str) -> None:
     assert cursor.follow(101.0 + APART_S) == 40
 
 
-def test_slow_rescans_take_a_hundredth_of_the_time() -> None:
+def test_slow_rescans_take_a_twentieth_of_the_time_and_of_a_busy_workers_a_hundredth() -> None:
     """Once two in a row were slow; and never longer than the limit apart."""
     cursor = Cursor()
-    _short(cursor, 10, ended=100.0, cost_s=0.1)
+    _short(cursor, 10, ended=100.0, cost_s=0.2)
     assert cursor.rescan_in_s(100.0) == 0.0
     _short(cursor, 10, ended=100.0, cost_s=0.3)
-    assert cursor.rescan_in_s(101.0) == pytest.approx(9.0)
-    assert not cursor.rescan_due(109.9)
-    assert cursor.rescan_due(110.1)
+    assert cursor.rescan_in_s(101.0) == pytest.approx(3.0)
+    assert not cursor.rescan_due(103.9)
+    assert cursor.rescan_due(104.1)
+    cursor.claimed([_task(11, 1)], full=True)
+    assert cursor.rescan_in_s(101.0) == pytest.approx(19.0)
+    cursor.claimed([_task(12, 2)], full=False)
     for _ in range(2):
         _short(cursor, 10, ended=200.0, cost_s=100.0)
     assert cursor.rescan_in_s(200.0) == RESCAN_S_MAX
@@ -165,7 +168,7 @@ def test_a_near_look_takes_the_place_of_a_rescan_that_has_to_wait() -> None:
     _slow_rescan(cursor, ended=100.0)
     assert not cursor.near_due(100.0 + RESCAN_S - 0.01)
     assert cursor.near_due(100.0 + RESCAN_S)
-    cursor.looked_near([], full=False, ended=101.0, cost_s=0.01)
+    cursor.looked_near([], full=False, ended=101.0, cost_s=0.05)
     assert cursor.near_in_s(101.0) == pytest.approx(1.0)
     cursor.looked_near([], full=False, ended=102.0, cost_s=0.0)
     assert cursor.near_in_s(102.0) == pytest.approx(RESCAN_S)
