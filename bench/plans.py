@@ -30,17 +30,14 @@ def hot() -> dict[str, tuple[Statement[Any], str]]:
     """Give each hot statement with the index that it must use on tasks."""
     order, key = "tasks_claim_order", "tasks_pkey"
     return {
-        "claim": (
-            statements.claim("default", LANES, limit=100, names=["t"], worker_id=ME, lease_s=30, own_lease=1),
-            order,
-        ),
+        "claim": (statements.claim("default", LANES, limit=100, names=["t"], worker_id=ME, lease_s=30), order),
         "rescan": (statements.rescan("default", limit=100, names=["t"], worker_id=ME, lease_s=30), order),
         "suspects": (
             statements.claim_suspects("default", limit=4, names=["t"], worker_id=ME, lease_s=30),
             "tasks_suspects",
         ),
         "counted suspects": (reading.suspects(scan=1000, limit=20), "tasks_suspects"),
-        "due": (looking.due_in(["default", "other"], ["t"]), order),
+        "due": (statements.due_in(["default", "other"], ["t"]), order),
         "left": (looking.left(["default", "other"], ["t"]), order),
         "complete": (statements.complete(ME, ENDED, [Completed(None, None)] * 2, [1]), key),
         "retry": (statements.retry(ME, ENDED, [RetryIn(1.0, FAILURE)] * 2, [1]), key),

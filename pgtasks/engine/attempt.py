@@ -28,7 +28,7 @@ from pgtasks.payload import RESULT_BYTES_MAX, dumps, loads, storable
 CLASS_CHARACTERS_MAX = 200
 MESSAGE_CHARACTERS_MAX = 4_000
 TRACEBACK_CHARACTERS_MAX = 16_000
-# So many failures are kept to be used again, if their texts are no longer than that: 3 MB at most.
+# So many failures are kept to be used again, if their texts are no longer than that: a few MB.
 FAILURES_KEPT, KEPT_CHARACTERS_MAX = 64, 10_000
 _NOT_AWAITED = (
     "the handler returned a coroutine that nobody awaited, so its work was not done: make it an async def, "

@@ -22,7 +22,7 @@ from pgtasks.engine.slots import Slots
 from pgtasks.engine.sources import Line, Source, Suspects, Turns
 from pgtasks.errors import DatabaseError, SchemaError
 from pgtasks.settings import WorkerSettings
-from pgtasks.store import looking
+from pgtasks.store import statements
 from pgtasks.store.link import Link
 
 # Waiting this long for more slots turns many small claims into few.
@@ -290,5 +290,5 @@ class Claimer:
 
     async def _next_due(self, queues: list[str]) -> float:
         """Say when the next task becomes due, on the monotonic clock; infinity if none waits."""
-        due_in_s = await self._link.fetch_one(looking.due_in(queues, self._names))
+        due_in_s = await self._link.fetch_one(statements.due_in(queues, self._names))
         return float("inf") if due_in_s is None else time.monotonic() + max(0.0, due_in_s) + DUE_MARGIN_S

@@ -15,13 +15,6 @@ State, per queue: a position (run_at, id) for each priority seen (a *lane*).
       it came back short     everything due before T that this worker can run was taken:
                              every lane moves up to T - LAG, past what it cannot run
 
-While others claim from the queue as well (the ids of leases, which all claims take from one
-sequence, tell), a claim *follows*: its lane begins where the newest of their leases stands, or the
-lanes of ten workers would each be walked from where its last claim ended, over all that the nine others
-have claimed since. That is right when the others run the same names, as the workers of a
-deployment do. Where they do not, tasks are passed that are only for this worker. A look that finds a
-whole batch behind its lane after it followed shows it: from then on nothing is followed for APART_S.
-
 A lane that stands too far back costs a longer walk, nothing else. A row is *passed* when it
 appears behind its lane. That cannot happen to what returns to the queue with a delay, nor to a
 delayed task: they sort by their due time, and no lane is ahead of the clock. It can happen to
@@ -31,20 +24,19 @@ delayed task: they sort by their due time, and no lane is ahead of the clock. It
 * a run_at given in the past,
 * a priority without a lane,
 * a queue that was paused: rescans came back short, although tasks were there,
-* what lies between this worker's claims and the lease that it followed, and was nobody's,
 * everything, when the database's clock was set back.
 
 The rescan finds those, and if it finds a whole batch of them the lane goes back there, so that
 a million rows that were passed are claimed as fast as any others. It is due
 
 * SHORT_RESCAN_S after the last one when a claim came back short, and before falling asleep;
-* RESCAN_S after the last one under load, or SHARED_RESCAN_S while others claim as well: each of ten
-  workers on a queue would walk all
+* RESCAN_S after the last one under load, or SHARED_RESCAN_S while others claim as well (the ids of
+  leases, which all claims take from one sequence, tell): each of ten workers on a queue would walk all
   that is dead in it twice a second otherwise, to find what one of the others has found already;
 * but never so often that it takes more than COST_FRACTION of the time: with dead entries that
   vacuum cannot remove, or a flood of names nobody knows, a rescan gets slow, and then rarer
   (the cheaper of the last two counts, so that one hiccup of the server is forgiven). One that
-  takes 0.5 s is due every 10 s; RESCAN_S_MAX is the longest. With a backlog less, and BUSY_RESCAN_S_MAX.
+  takes 0.5 s is due every 10 s; RESCAN_S_MAX is the longest. With a backlog the share is BUSY_COST_FRACTION.
 
 While rescans are rarer than RESCAN_S for that reason, a *near look* takes their place, each
 RESCAN_S within a budget of its own, as large:
@@ -73,17 +65,14 @@ from pgtasks.model import Claimed
 from pgtasks.store.statements import Lane
 
 RESCAN_S = 0.5
-# Nothing that a cursor passed waits for longer than a second, whoever else looks for it.
+# While looks are cheap, nothing that a cursor passed waits for longer than a second, whoever else looks for it.
 SHARED_RESCAN_S = 0.9
 SHORT_RESCAN_S = 0.05
 # What of a worker's time looks from the head, and near ones, may take; a busy one has less to spare.
-COST_FRACTION, BUSY_RESCAN_FRACTION, BUSY_NEAR_FRACTION = 0.05, 0.01, 0.02
+COST_FRACTION, BUSY_COST_FRACTION = 0.05, 0.02
 NEAR_S = 5.0
-# However slow rescans are, this is the longest that a passed row waits for the next one. With a
-# backlog everything waits, and a rescan takes its time from what was not passed.
-RESCAN_S_MAX, BUSY_RESCAN_S_MAX = 30.0, 120.0
-# What stands ahead of one worker was not all that it should do: so long it goes its own way.
-APART_S = 60.0
+# However slow rescans are, this is the longest that a passed row waits for the next one.
+RESCAN_S_MAX = 30.0
 LAG = timedelta(seconds=2)
 LANES_MAX = 64
 _BEGINNING = (datetime(1970, 1, 1, tzinfo=UTC), 0)
@@ -111,8 +100,6 @@ class Cursor:
         # The lease of the last claim, and whether there were other claims between it and the one before.
         self._lease_id = 0
         self._shared = False
-        # Whether a lease of others was followed since the last look; nothing is until then.
-        self._followed, self._apart_until = False, float("-inf")
 
     def lanes(self) -> list[Lane]:
         """Give the lanes, highest priority first."""
@@ -131,7 +118,7 @@ class Cursor:
         """
         self._rescanned_at = ended
         self._costs_s = (self._costs_s[1], cost_s)
-        self._went_back(rows, full=full, now=ended)
+        self._went_back(rows, full=full)
         if not full:
             self._catch_up(began)
         self._remember(ended)
@@ -139,7 +126,7 @@ class Cursor:
     def looked_near(self, rows: Sequence[Claimed], *, full: bool, ended: float, cost_s: float) -> None:
         """Note the rows of a claim from ``near_lanes``, in claim order; times as in ``rescanned``."""
         self._near_at, self._near_cost_s = ended, cost_s
-        self._went_back(rows, full=full, now=ended)
+        self._went_back(rows, full=full)
         self._remember(ended)
 
     def add_lanes(self, found: Iterable[Lane]) -> None:
@@ -148,21 +135,10 @@ class Cursor:
             self._lanes.setdefault(lane.priority, (lane.run_at, lane.id))
         self._limit_lanes()
 
-    def follow(self, now: float) -> int | None:
-        """Give the lease after which the next claim follows newer ones; None to go on from the lanes."""
-        if not self._shared or now < self._apart_until:
-            return None
-        self._followed = True
-        return self._lease_id
-
-    def _went_back(self, rows: Sequence[Claimed], *, full: bool, now: float) -> None:
+    def _went_back(self, rows: Sequence[Claimed], *, full: bool) -> None:
         self.busy = full
         if full and rows:
-            last = rows[-1]
-            lane = self._lanes.pop(last.priority, _BEGINNING)
-            if self._followed and (last.run_at, last.id) <= lane:
-                self._apart_until = now + APART_S
-        self._followed = False
+            self._lanes.pop(rows[-1].priority, None)
         self._pass(rows)
 
     def _remember(self, now: float) -> None:
@@ -205,8 +181,7 @@ class Cursor:
 
     def near_in_s(self, now: float) -> float:
         """Say in how many seconds the next near look could be made; 0 for now."""
-        fraction = BUSY_NEAR_FRACTION if self.busy else COST_FRACTION
-        near_s = min(RESCAN_S_MAX, max(RESCAN_S, self._near_cost_s / fraction))
+        near_s = min(RESCAN_S_MAX, max(RESCAN_S, self._near_cost_s / self._fraction()))
         return max(0.0, self._near_at + near_s - now, self._rescanned_at + RESCAN_S - now)
 
     def near_lanes(self) -> list[Lane]:
@@ -216,6 +191,8 @@ class Cursor:
 
     def rescan_in_s(self, now: float) -> float:
         """Say in how many seconds a rescan keeps within its share of the time; 0 for now."""
-        fraction, most_s = (BUSY_RESCAN_FRACTION, BUSY_RESCAN_S_MAX) if self.busy else (COST_FRACTION, RESCAN_S_MAX)
-        wait_s = min(most_s, min(self._costs_s) / fraction)
+        wait_s = min(RESCAN_S_MAX, min(self._costs_s) / self._fraction())
         return max(0.0, self._rescanned_at + wait_s - now)
+
+    def _fraction(self) -> float:
+        return BUSY_COST_FRACTION if self.busy else COST_FRACTION

@@ -103,13 +103,7 @@ class Line(Source):
         if not lanes:
             return 0
         statement = statements.claim(
-            self.queue,
-            lanes,
-            limit=limit,
-            names=self._names,
-            worker_id=intake.worker_id,
-            lease_s=intake.lease_s,
-            own_lease=None if near else cursor.follow(began),
+            self.queue, lanes, limit=limit, names=self._names, worker_id=intake.worker_id, lease_s=intake.lease_s
         )
         rows, took_s = await intake.take(self.queue, statement, self._batch, limit)
         intake.claims += 1

@@ -1,20 +1,12 @@
 -- Claims up to a limit of due tasks of one queue, from where this worker's cursor stands.
 -- Suspects (tasks whose process was lost) are left to tasks_claim_suspects.sql.
 --
--- Parameters: queue; limit; names (the handlers this worker has); worker_id; lease_s; own_lease
--- (this worker's last lease of this queue; NULL to follow nobody); and the lanes, highest priority
--- first, as three arrays of one length: priorities, run_ats, ids ((run_at, id) of the last row
--- passed in that priority).
+-- Parameters: queue; limit; names (the handlers this worker has); worker_id; lease_s; and
+-- the lanes, highest priority first, as three arrays of one length: priorities, run_ats, ids
+-- ((run_at, id) of the last row passed in that priority).
 -- Returns the claimed rows, in any order.
 -- Index: tasks_claim_order, entered once per lane at the cursor; so neither the dead entries
 -- of finished tasks nor the delayed tasks behind the due ones are walked. Then tasks_pkey.
---
--- Following: of ten workers on a queue each would walk, for every row it gets, over nine that the
--- others have claimed since its own last claim. So a lane begins at a task of the newest lease,
--- if one was granted since, in this queue, for a name that this worker has too. What lies between
--- and is nobody's is passed; cursor.py says when that is wrong, and who finds it. Leases are read
--- from their newest end, and no further back than to this worker's own. A lease whose task is
--- done by now leads nowhere, and the lane begins where it stands.
 --
 -- Shape: the rows are chosen and locked in a MATERIALIZED step, because as a plain subquery
 -- the planner may run it once per outer row and lock more than the limit. The LATERAL limit
@@ -25,34 +17,11 @@
 -- update). The rows are updated through the lease's array, and not through a join with `due`,
 -- because an array is expected to be short: without statistics or planner settings, a join may
 -- become a hash join that reads the whole table. least(): attempt counts may not overflow and fail the whole batch.
-WITH ahead AS MATERIALIZED (
-    SELECT t.priority, t.run_at, t.id
-    FROM (
-        SELECT l.task_ids[cardinality(l.task_ids)] AS id
-        FROM pgtasks.leases AS l
-        WHERE l.id > %(own_lease)s::bigint
-        ORDER BY l.id DESC
-        LIMIT 1
-    ) AS newest
-    INNER JOIN pgtasks.tasks AS t ON newest.id = t.id
-    WHERE t.queue = %(queue)s AND t.name = ANY(%(names)s::text[])
-),
-
-lane AS (
-    SELECT
-        stood.priority,
-        coalesce(ahead.run_at, stood.run_at) AS run_at,
-        coalesce(ahead.id, stood.id) AS id
+WITH due AS MATERIALIZED (
+    SELECT pick.id
     FROM unnest(
         %(priorities)s::smallint[], %(run_ats)s::timestamptz[], %(ids)s::bigint[]
-    ) WITH ORDINALITY AS stood (priority, run_at, id, place)
-    LEFT JOIN ahead ON stood.priority = ahead.priority AND (stood.run_at, stood.id) < (ahead.run_at, ahead.id)
-    ORDER BY stood.place
-),
-
-due AS MATERIALIZED (
-    SELECT pick.id
-    FROM lane
+    ) AS lane (priority, run_at, id)
     CROSS JOIN LATERAL (
         SELECT t.id
         FROM pgtasks.tasks AS t

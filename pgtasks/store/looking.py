@@ -30,11 +30,6 @@ def left(queues: Sequence[str], names: Sequence[str]) -> Statement[Left]:
     return Statement(sql("tasks_left"), {"queues": list(queues), "names": list(names)}, Left)
 
 
-def due_in(queues: Sequence[str], names: Sequence[str]) -> Statement[float | None]:
-    """Say in how many seconds to look for the next task of these queues, of these names."""
-    return Statement(sql("tasks_due"), {"queues": list(queues), "names": list(names)}, lambda seconds: seconds)
-
-
 def new_lanes(queue: str, priorities: Sequence[int], names: Sequence[str]) -> Statement[Lane]:
     """Find the beginnings of lanes in other priorities than these, which come highest first."""
     edges = [PRIORITY_ABOVE_ALL, *priorities, PRIORITY_BELOW_ALL]

@@ -80,19 +80,9 @@ def _texts(values: Iterable[str]) -> str:
 
 
 def claim(
-    queue: str,
-    lanes: Sequence[Lane],
-    *,
-    limit: int,
-    names: list[str],
-    worker_id: UUID,
-    lease_s: float,
-    own_lease: int | None = None,
+    queue: str, lanes: Sequence[Lane], *, limit: int, names: list[str], worker_id: UUID, lease_s: float
 ) -> Statement[Claimed]:
-    """Claim up to ``limit`` tasks behind the lanes' cursors, highest priority first.
-
-    With this worker's last lease of the queue it begins where a newer one stands, if there is one.
-    """
+    """Claim up to ``limit`` tasks behind the lanes' cursors, highest priority first."""
     return Statement(
         sql("tasks_claim"),
         {
@@ -101,7 +91,6 @@ def claim(
             "names": names,
             "worker_id": worker_id,
             "lease_s": lease_s,
-            "own_lease": own_lease,
             "priorities": [lane.priority for lane in lanes],
             "run_ats": [lane.run_at for lane in lanes],
             "ids": [lane.id for lane in lanes],
@@ -359,6 +348,11 @@ def upsert_types(types: Sequence[TaskType]) -> Statement[Any]:
             "retries": [json.dumps(one.retry) for one in types],
         },
     )
+
+
+def due_in(queues: Sequence[str], names: list[str]) -> Statement[float | None]:
+    """Say in how many seconds to look for the next task of these queues, of these names."""
+    return Statement(sql("tasks_due"), {"queues": list(queues), "names": names}, _only)
 
 
 def arm_bells(queues: Sequence[str]) -> Statement[Bell]:

@@ -30,12 +30,9 @@ def claim(
     queue: str = "default",
     lanes: Sequence[Lane] = (BEGINNING,),
     names: Sequence[str] = ("t",),
-    own_lease: int | None = None,
 ) -> list[Claimed]:
     """Claim from cursors, as a worker does."""
-    statement = statements.claim(
-        queue, lanes, limit=limit, names=list(names), worker_id=ME, lease_s=30, own_lease=own_lease
-    )
+    statement = statements.claim(queue, lanes, limit=limit, names=list(names), worker_id=ME, lease_s=30)
     return sorted(session.fetch_all(connection, statement), key=claim_order)
 
 

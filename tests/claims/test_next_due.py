@@ -2,12 +2,12 @@
 
 import pytest
 
-from pgtasks.store import looking, session
+from pgtasks.store import session, statements
 from tests.database import Connection
 
 
 def _due_in(connection: Connection, *queues: str) -> float | None:
-    return session.fetch_one(connection, looking.due_in(queues or ("default",), ["t"]))
+    return session.fetch_one(connection, statements.due_in(queues or ("default",), ["t"]))
 
 
 def _insert(connection: Connection, name: str, *delays_s: float, queue: str = "default", priority: int = 0) -> None:
