@@ -49,7 +49,7 @@ RESCAN_S within a budget of its own, as large:
 So a late commit (up to NEAR_S) and a new priority wait for about RESCAN_S also then. What else
 can be passed (a transaction longer than NEAR_S, a run_at given in the past, a resumed queue's
 old tasks, a priority of which the first 100 rows are nothing this worker can run) waits for
-the rescan.
+the rescan: RESCAN_S_MAX at most.
 
 T is the database's clock, extrapolated from its last reading with this process's monotonic
 clock and rounded down; LAG covers its error and short transactions.
