@@ -172,11 +172,13 @@ class Completer:
 
     def _settle(self, part: Finished) -> None:
         """Take these attempts off their leases, each once however often it was offered."""
+        lease_ids = []
         for attempt, _ in part:
             if not attempt.settled:
                 attempt.settled = True
-                self.written += 1
-                self._leases.close_tasks([attempt.task.lease_id])
+                lease_ids.append(attempt.task.lease_id)
+        self.written += len(lease_ids)
+        self._leases.close_tasks(lease_ids)
 
     def _leave_to_sweep(self, part: Finished) -> None:
         """Take these attempts off their leases without an outcome in the database."""

@@ -26,7 +26,7 @@ from pgtasks.engine.blockage import Blockage, LoopWatch
 from pgtasks.engine.children import ChildOptions, ProcessRunner
 from pgtasks.engine.leases import Leases
 from pgtasks.engine.periodic import Signal
-from pgtasks.engine.reports import REPORTED, Reporter, facts_of, report_completed
+from pgtasks.engine.reports import Reporter, facts_of, report_completed
 from pgtasks.engine.runners import AsyncRunner, Finished, ThreadRunner
 from pgtasks.engine.slots import Slots
 from pgtasks.errors import ConfigError, LeaseLost, TaskTimeout
@@ -197,18 +197,18 @@ class Executor:
 
     def _take(self, finished: Finished) -> None:
         outcomes: Finished = []
+        for queue, count in Counter(attempt.queue for attempt, _ in finished).items():
+            self._slots.give_back(queue, count)
         for attempt, outcome in finished:
-            self._slots.give_back(attempt.queue)
             if attempt.abandoned:
                 self._stuck.discard(attempt)
                 events.info("stuck handler ended", **facts_of(attempt))
                 continue
             self._running.pop(attempt, None)
             outcomes.append((attempt, outcome))
-            if type(outcome) in REPORTED:
-                self._reporter.report(attempt, outcome)
         self.slot_freed.set()
         if outcomes:
+            self._reporter.report(outcomes)
             if events.LOGGER.isEnabledFor(logging.DEBUG):
                 report_completed(outcomes)
             self._on_outcomes(outcomes)
@@ -343,9 +343,8 @@ class Executor:
             self._stuck.add(attempt)
             outcome = self._judge.judge(attempt, attempt.stop_reason or StopRequested())
             outcomes.append((attempt, outcome))
-            if type(outcome) in REPORTED:
-                self._reporter.report(attempt, outcome)
         if outcomes:
+            self._reporter.report(outcomes)
             self._on_outcomes(outcomes)
             # After-hooks are users' code: not on this loop.
             threading.Thread(target=self._hook, args=(outcomes,), name="pgtasks-hooks", daemon=True).start()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 
 from pgtasks import events
@@ -12,8 +11,8 @@ from pgtasks.engine.runners import Finished
 from pgtasks.errors import RetryLater
 from pgtasks.outcome import Cancelled, Completed, Dead, Failure, Outcome, RetryIn
 
-# What is said of each attempt, whatever the log level; the rest only when it is asked for.
-REPORTED = frozenset({RetryIn, Dead, Cancelled})
+# What is said of an attempt whatever the log level; the rest only when it is asked for.
+_REPORTED = frozenset({RetryIn, Dead, Cancelled})
 # Of so many kinds of failures the traceback is said.
 TOLD_MAX = 1_000
 # Of failures of one kind that will be tried again; more than a person reads, and little for a disk.
@@ -42,15 +41,20 @@ class Reporter:
         self._clock = clock
         # Kinds of failures whose traceback was said: task name and error class.
         self._told: set[tuple[str, str]] = set()
-        # Of the current second: how many there were of each kind, and of these how many were not listed.
+        # How many there were of each kind in the current second.
         self._second = 0
-        self._failed: Counter[tuple[str, str]] = Counter()
-        self._unlisted: Counter[tuple[str, str]] = Counter()
+        self._failed: dict[tuple[str, str], int] = {}
 
-    def report(self, attempt: Attempt, outcome: Outcome) -> None:
-        """Say how one ended."""
-        if isinstance(outcome, RetryIn) and not self._is_listed(attempt.task.name, outcome.failure):
-            return
+    def report(self, finished: Finished) -> None:
+        """Say how those of a batch ended that did not succeed."""
+        bad = [item for item in finished if type(item[1]) in _REPORTED]
+        if bad:
+            self.sum_up()
+        for attempt, outcome in bad:
+            if type(outcome) is not RetryIn or self._is_listed(attempt.task.name, outcome.failure):
+                self._say(attempt, outcome)
+
+    def _say(self, attempt: Attempt, outcome: Outcome) -> None:
         facts = facts_of(attempt)
         match outcome:
             case RetryIn():
@@ -64,30 +68,28 @@ class Reporter:
                 events.error("task dead", **facts, reason=outcome.reason, error=_error(failure), **_trace(failure))
             case Cancelled():
                 events.info("task cancelled", **facts, reason=_first_line(outcome.reason))
-            case _:
-                events.debug("task ended", **facts, outcome=type(outcome).__name__)
 
     def sum_up(self, *, at_once: bool = False) -> None:
         """Say how many failures were not listed, once their second is over."""
         second = int(self._clock())
         if second == self._second and not at_once:
             return
-        for (name, error_class), count in self._unlisted.items():
-            events.warning(
-                "failures not listed", task=name, error=error_class, count=count, advice="pgtasks.attempts has each"
-            )
+        for (name, error_class), count in self._failed.items():
+            if count > LINES_PER_S:
+                events.warning(
+                    "failures not listed",
+                    task=name,
+                    error=error_class,
+                    count=count - LINES_PER_S,
+                    advice="pgtasks.attempts has each",
+                )
         self._second = second
         self._failed.clear()
-        self._unlisted.clear()
 
     def _is_listed(self, name: str, failure: Failure) -> bool:
-        self.sum_up()
         kind = (name, failure.error_class)
-        self._failed[kind] += 1
-        if self._failed[kind] <= LINES_PER_S:
-            return True
-        self._unlisted[kind] += 1
-        return False
+        count = self._failed[kind] = self._failed.get(kind, 0) + 1
+        return count <= LINES_PER_S
 
     def _is_first(self, name: str, failure: Failure) -> bool:
         kind = (name, failure.error_class)

@@ -45,7 +45,7 @@ class Slots:
         self.busy += count
         self._busy_in[queue] += count
 
-    def give_back(self, queue: str) -> None:
-        """Free one slot."""
-        self.busy -= 1
-        self._busy_in[queue] -= 1
+    def give_back(self, queue: str, count: int) -> None:
+        """Free slots."""
+        self.busy -= count
+        self._busy_in[queue] -= count

@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeAlias, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 import psycopg
 from psycopg import errors as pg
-from psycopg.rows import args_row
+from psycopg.rows import BaseRowFactory, RowMaker, args_row
 
 from pgtasks.errors import ConfigError, DatabaseError, DatabaseUnavailable, SchemaMissing
 from pgtasks.store import conninfo
@@ -128,9 +129,26 @@ def _prepare_for(connection: SyncConnection | AsyncConnection, pooler: str) -> N
     connection.prepare_threshold = _PREPARE_AFTER if pooler == "none" else None
 
 
+def _rows_of(row: Callable[..., R]) -> BaseRowFactory[R]:
+    """Give psycopg's way of making these rows.
+
+    A named tuple with a field for each column is made without running any code of Python's: for
+    a claimed batch that is a tenth of what reading it takes.
+    """
+    fields = getattr(row, "_fields", ())
+
+    def made_by(cursor: Any) -> RowMaker[R]:
+        result = cursor.pgresult
+        if fields and result is not None and result.nfields == len(fields):
+            return partial(tuple.__new__, cast("type[Any]", row))
+        return args_row(row)(cursor)
+
+    return made_by
+
+
 def fetch_all(connection: SyncConnection, statement: Statement[R]) -> list[R]:
     """Run a statement and read all its rows; an empty list when it returns none."""
-    with translated(connection=connection), psycopg.Cursor(connection, row_factory=args_row(statement.row)) as cursor:
+    with translated(connection=connection), psycopg.Cursor(connection, row_factory=_rows_of(statement.row)) as cursor:
         cursor.execute(statement.sql, statement.params, binary=True)
         return cursor.fetchall() if cursor.description else []
 
@@ -138,7 +156,7 @@ def fetch_all(connection: SyncConnection, statement: Statement[R]) -> list[R]:
 async def afetch_all(connection: AsyncConnection, statement: Statement[R]) -> list[R]:
     """Run a statement and read all its rows; an empty list when it returns none."""
     with translated(connection=connection):
-        async with psycopg.AsyncCursor(connection, row_factory=args_row(statement.row)) as cursor:
+        async with psycopg.AsyncCursor(connection, row_factory=_rows_of(statement.row)) as cursor:
             await cursor.execute(statement.sql, statement.params, binary=True)
             return await cursor.fetchall() if cursor.description else []
 

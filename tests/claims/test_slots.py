@@ -20,7 +20,7 @@ def test_slots_are_counted_in_all_and_per_queue() -> None:
     assert (slots.free(), slots.free_in("a"), slots.free_in("b"), slots.full_queues()) == (3, 0, 3, {"a"})
     slots.take("b", 3)
     assert not slots.any_free()
-    slots.give_back("a")
+    slots.give_back("a", 1)
     assert (slots.free_in("a"), slots.free_in("b"), slots.full_queues()) == (1, 1, set())
 
 

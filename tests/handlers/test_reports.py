@@ -58,7 +58,7 @@ def test_the_first_failure_of_each_kind_has_its_traceback(said: Said) -> None:
     reporter = reports.Reporter()
     kinds = [("a", ValueError), ("a", ValueError), ("a", KeyError), ("b", ValueError), ("b", ValueError)]
     for name, error in kinds:
-        reporter.report(attempt(name), RetryIn(1.0, describe(raised(error("x")))))
+        reporter.report([(attempt(name), RetryIn(1.0, describe(raised(error("x")))))])
     assert ["traceback" in fields for _, fields in said] == [True, False, True, True, False]
     assert "raise error\nValueError: x" in said[0][1]["traceback"]
 
@@ -67,7 +67,7 @@ def test_a_dead_letter_always_has_it(said: Said) -> None:
     """It needs somebody, and is the last word about its task."""
     reporter, failure = reports.Reporter(), describe(raised(ValueError("x")))
     for outcome in (RetryIn(1.0, failure), Dead("exhausted", failure), Dead("exhausted", failure)):
-        reporter.report(attempt(), outcome)
+        reporter.report([(attempt(), outcome)])
     assert ["traceback" in fields for _, fields in said] == [True, True, True]
 
 
@@ -75,7 +75,7 @@ def test_a_handler_that_asks_for_a_retry_has_none(said: Said) -> None:
     """It knows what it does. When the task dies of that, somebody wants to know where."""
     failure = describe(raised(RetryLater(1, "not yet")))
     for outcome in (RetryIn(1.0, failure), Dead("exhausted", failure)):
-        reports.Reporter().report(attempt(), outcome)
+        reports.Reporter().report([(attempt(), outcome)])
     assert ["traceback" in fields for _, fields in said] == [False, True]
 
 
@@ -84,19 +84,19 @@ def test_kinds_are_remembered_up_to_a_limit(said: Said, monkeypatch: pytest.Monk
     monkeypatch.setattr(reports, "TOLD_MAX", 2)
     reporter = reports.Reporter()
     for name in ("a", "b", "c"):
-        reporter.report(attempt(name), RetryIn(1.0, describe(raised(ValueError("x")))))
+        reporter.report([(attempt(name), RetryIn(1.0, describe(raised(ValueError("x")))))])
     assert ["traceback" in fields for _, fields in said] == [True, True, False]
 
 
 def test_an_error_without_words_is_its_class_alone(said: Said) -> None:
     """Not one with a colon behind it."""
-    reports.Reporter().report(attempt(), RetryIn(1.0, describe(raised(MemoryError()))))
+    reports.Reporter().report([(attempt(), RetryIn(1.0, describe(raised(MemoryError()))))])
     assert said[0][1]["error"] == "MemoryError"
 
 
 def test_a_dead_process_has_no_traceback(said: Said) -> None:
     """There are no frames to show, and the message is said already."""
-    reports.Reporter().report(attempt(), Dead("worker_lost", describe(ProcessDied.of(-11))))
+    reports.Reporter().report([(attempt(), Dead("worker_lost", describe(ProcessDied.of(-11))))])
     assert "traceback" not in said[0][1]
 
 
@@ -106,8 +106,8 @@ def test_a_storm_of_failures_is_listed_in_part_and_counted(said: Said) -> None:
     reporter = reports.Reporter(lambda: now)
     outcome = RetryIn(0.1, describe(raised(ValueError("away"))))
     for _ in range(reports.LINES_PER_S + 30):
-        reporter.report(attempt("many"), outcome)
-    reporter.report(attempt("few"), outcome)
+        reporter.report([(attempt("many"), outcome)])
+    reporter.report([(attempt("few"), outcome)])
     reporter.sum_up()
     assert [event for event, _ in said].count("task failed") == reports.LINES_PER_S + 1
     assert "failures not listed" not in dict(said)
@@ -117,6 +117,6 @@ def test_a_storm_of_failures_is_listed_in_part_and_counted(said: Said) -> None:
         {"task": "many", "error": "ValueError", "count": 30, "advice": "pgtasks.attempts has each"}
     ]
     said.clear()
-    reporter.report(attempt("many"), outcome)
+    reporter.report([(attempt("many"), outcome)])
     reporter.sum_up(at_once=True)
     assert [event for event, _ in said] == ["task failed"]
