@@ -7,6 +7,7 @@ it took nevertheless is looked for and released.
 A second signal skips the grace and exits with 130; a third ends the process on the spot.
 If the database is away, the flush is tried until the grace time is over, half a second at
 least, and the exit code is 1: the leases then expire, and other workers run those tasks again.
+What goes on being written at that moment gets some more seconds.
 The same is true of outcomes that the database refuses, which get half a second, and of those that
 wait for somebody's lock, which get the grace time.
 It is 1 also after a drain that was given up, and when a part of the worker ended by itself.
@@ -43,6 +44,9 @@ EXIT_RECYCLE = 75
 # After the grace time: how long stopped handlers get to end, then how long the flush gets at least.
 STOP_S = 0.2
 FLUSH_S = 0.6
+# While outcomes go on arriving at the database, the flush gets this much more at most: a busy machine needs it,
+# and a supervisor waits for longer.
+GOING_ON_S = 2.5
 # How long the last statement gets, at least and, while there is grace time left, at most.
 LEAVE_S_MIN, LEAVE_S_MAX = 0.2, 5.0
 # The same for a worker that recycles: longer than the server lets it wait for a lock.
@@ -180,13 +184,17 @@ class Departure:
             # What was refused is offered again meanwhile: its obstacle may be gone.
             return not completer.backlog or time.monotonic() >= began + FLUSH_S
 
-        await self._wait_until(written, max(deadline, began + FLUSH_S))
+        def passed() -> tuple[int, bool]:
+            # What a claim that was cut off took is among the outcomes only once that is settled.
+            return completer.written, settling.done()
+
+        await self._wait_while_going_on(written, max(deadline, began + FLUSH_S), passed)
         if switch.recycles and not written():
             await self._outlast(written)
             # Nothing, unless a signal has made an ordinary stop of it.
             await self._wait_until(lambda: switch.recycles or written(), max(deadline, time.monotonic() + FLUSH_S))
         if switch.interrupted:
-            await self._wait_until(written, time.monotonic() + FLUSH_S, heed_signals=False)
+            await self._wait_while_going_on(written, time.monotonic() + FLUSH_S, passed, heed_signals=False)
 
     async def _outlast(self, written: Callable[[], bool]) -> None:
         """Wait on, as a worker that recycles, while the database is away."""
@@ -231,6 +239,17 @@ class Departure:
             if heed_signals and self._switch.interrupted:
                 return
             await asyncio.sleep(0.01)
+
+    async def _wait_while_going_on(
+        self, condition: Callable[[], bool], until: float, passed: Callable[[], object], *, heed_signals: bool = True
+    ) -> None:
+        """Wait as `_wait_until` does, and GOING_ON_S more while what has ``passed`` is another each FLUSH_S."""
+        before = passed()
+        await self._wait_until(condition, until, heed_signals=heed_signals)
+        most = time.monotonic() + GOING_ON_S
+        while not condition() and passed() != before and time.monotonic() < most:
+            before = passed()
+            await self._wait_until(condition, min(most, time.monotonic() + FLUSH_S), heed_signals=heed_signals)
 
     async def sign_off(self, until: float | None = None, *, recycling: bool = False) -> bool:
         """Take this worker off the list; tells whether the database was there.

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pgtasks import App
+from pgtasks.engine import outgoing
 from pgtasks.engine.departure import EXIT_FAILURE, EXIT_OK, LATE_S
 from pgtasks.engine.worker import Worker
 from pgtasks.errors import PgtasksError
@@ -16,11 +17,13 @@ from pgtasks.settings import WorkerSettings
 from pgtasks.store.session import Statement
 from tests.database import Connection, rows, value, wait_until
 from tests.handlers.conftest import Tasks
+from tests.leases import steps
 from tests.shutdown.conftest import Exit
 
 LEFT = "SELECT count(*) FILTER (WHERE state = 'running'), coalesce(max(attempt), 0) FROM pgtasks.tasks"
 
 
+@pytest.mark.timeout(60)  # eight workers, on a busy machine
 def test_under_load_without_grace_nothing_stays_leased(tasks: Tasks) -> None:
     """Stops at many moments of large claims: no task is left running, no attempt charged."""
     tasks.connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 'nothing' FROM generate_series(1, 120000)")
@@ -35,7 +38,44 @@ def test_under_load_without_grace_nothing_stays_leased(tasks: Tasks) -> None:
             ended = Exit(worker, time.monotonic())
         assert ended.code in {0, 130}, ended.printed
         assert rows(tasks.connection, LEFT) == [(0, 0)], ended.printed
+    # The row of a lease that a heartbeat had locked as its last task ended is the sweep's.
+    steps.expire(tasks.connection)
+    with steps.connect(tasks.dsn) as connection:
+        swept = steps.sweep(connection)
+    assert (swept.closed, swept.requeued, swept.dead, swept.cancelled) == (swept.leases, 0, 0, 0)
     assert value(tasks.connection, "SELECT count(*) FROM pgtasks.leases") == 0
+
+
+async def test_outcomes_that_go_on_being_written_get_the_time(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slow database writes batch after batch: work that is done need not be done again."""
+    connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 't' FROM generate_series(1, 40)")
+    app = App()
+    app.task(name="t")(lambda: None)
+    worker = Worker(app, WorkerSettings(dsn=dsn, shutdown_grace_s=0, concurrency=40))
+    real, batches = worker._links.finish.fetch_one, 0  # noqa: SLF001 - there is no other way to slow its writes down
+
+    async def slow(statement: Statement[Any], *rest: Any) -> Any:
+        nonlocal batches
+        batches += 1
+        await asyncio.sleep(0.45)
+        return await real(statement, *rest)
+
+    monkeypatch.setattr(outgoing, "ROWS_MAX", 10)
+    monkeypatch.setattr(worker._links.finish, "fetch_one", slow)  # noqa: SLF001 - as above
+    assert await worker.introduce()
+    working = asyncio.create_task(worker.work())
+    deadline = time.monotonic() + 10
+    while worker._completer.backlog < 30:  # noqa: SLF001 - as above
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.01)
+    batches = 0
+    worker.on_signal(signal.SIGTERM)
+    assert await working == EXIT_OK
+    assert batches >= 3, "they would have been written in time anyway"
+    assert value(connection, "SELECT count(*) FROM pgtasks.history") >= 30
+    await worker.close()
 
 
 class _Slow:
