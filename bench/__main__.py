@@ -9,22 +9,23 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
+import psycopg
+
 from bench import database, guard, machine, published, report, rivals
+from bench.database import Bench
+from bench.guard import positive
 from bench.report import Key
 from bench.rivals import beside
-from bench.scenario import Plan, Scenario
+from bench.scenario import Outcome, Plan, Scenario
 from bench.scenarios import SCENARIOS
+from pgtasks.errors import PgtasksError
 
 TABLES, GUARD = "tables", "guard"
 EXIT_FAILURE, EXIT_USAGE, EXIT_INTERRUPTED = 1, 2, 130
-
-
-def positive(text: str) -> int:
-    """Read a whole number above 0."""
-    number = int(text)
-    if number < 1:
-        raise ValueError(text)
-    return number
+# Their tasks arrive over the plan's seconds: fewer seconds at the same rate are fewer tasks.
+PACED = frozenset({"soak"})
+# What ends a run, with a sentence about it; anything else is a mistake in the harness.
+FAILURES = (AssertionError, PgtasksError, psycopg.Error, OSError)
 
 
 def rival_names(text: str) -> tuple[str, ...]:
@@ -84,25 +85,45 @@ def main(arguments: list[str]) -> int:
     if options.rivals and not scenario.has_rivals:
         report.progress(f"bench: {scenario.name} measures no rivals; leave --rivals out")
         return EXIT_USAGE
-    _end_by_signals()
-    plan = Plan(
-        tasks=options.tasks or scenario.plan.tasks,
-        rounds=options.rounds or scenario.plan.rounds,
-        seconds=options.seconds or scenario.plan.seconds,
+    if options.seconds and not scenario.plan.seconds:
+        report.progress(
+            f"bench: no time is the limit of {scenario.name}; leave --seconds out, --tasks makes it shorter"
+        )
+        return EXIT_USAGE
+    return _run(scenario, planned(scenario, options), is_json=options.json)
+
+
+def planned(scenario: Scenario, options: argparse.Namespace) -> Plan:
+    """Give the scenario's plan with what was asked for instead."""
+    plan = scenario.plan
+    seconds = options.seconds or plan.seconds
+    share = seconds / plan.seconds if scenario.name in PACED else 1.0
+    return Plan(
+        tasks=options.tasks or max(1, round(plan.tasks * share)),
+        rounds=options.rounds or plan.rounds,
+        seconds=seconds,
         rivals=options.rivals,
     )
+
+
+def _run(scenario: Scenario, plan: Plan, *, is_json: bool) -> int:
+    """Measure and print; gives the exit code."""
+    _end_by_signals()
     keys = scenario.keys(plan.rivals)
     try:
         document = measured(scenario, plan, keys)
-    except AssertionError as error:
-        report.progress(f"bench: {error}")
+    except FAILURES as error:
+        report.progress(f"bench: {_line(error)}")
         return EXIT_FAILURE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    if options.json:
+    if is_json:
         report.dump(document)
     else:
         report.show(document, keys)
+    if "failed" in document:
+        report.progress(f"bench: {document['failed']}")
+        return EXIT_FAILURE
     return 0
 
 
@@ -111,30 +132,54 @@ def guarded(arguments: list[str]) -> int:
     _end_by_signals()
     try:
         return guard.main(arguments)
-    except AssertionError as error:
-        report.progress(f"bench: {error}")
+    except FAILURES as error:
+        report.progress(f"bench: {_line(error)}")
         return EXIT_FAILURE
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 
 
 def measured(scenario: Scenario, plan: Plan, keys: Sequence[Key]) -> dict[str, Any]:
-    """Measure on a server made for it; gives the document. Raises AssertionError when a run is not valid."""
+    """Measure on a server made for it; gives the document.
+
+    When a later round fails, the document is that of the rounds before it, and `failed` says why. Raises one
+    of FAILURES when there are none.
+    """
     before = machine.facts()
     with database.started() as bench:
-        outcome = scenario.measure(bench, plan)
         settings = bench.settings()
+        outcome, failed = _rounds(scenario, bench, plan)
     facts = {
         "tasks": plan.tasks,
         **({"seconds": plan.seconds} if plan.seconds else {}),
         **({"rivals": {name: beside.facts(name) for name in plan.rivals}} if plan.rivals else {}),
         **outcome.facts,
+        **({"failed": failed} if failed else {}),
         "command": " ".join(["./dev bench", *sys.argv[1:]]),
         **({"worker_command": " ".join(scenario.worker_command)} if scenario.worker_command else {}),
         "settings": settings,
         "machine": {**before, "load_after": machine.load()},
     }
     return report.document(scenario.name, keys, outcome.rounds, facts, outcome.missing)
+
+
+def _rounds(scenario: Scenario, bench: Bench, plan: Plan) -> tuple[Outcome, str | None]:
+    """Give what was found, and what failed when that is not all."""
+    earlier = Outcome.newest
+    try:
+        return scenario.measure(bench, plan), None
+    except FAILURES as error:
+        found = Outcome.newest
+        if found is None or found is earlier or not found.rounds:
+            raise
+        failed = f"round {len(found.rounds) + 1} of {plan.rounds} failed: {_line(error)}"
+    found.missing.append(f"{failed}; the figures are those of the rounds before it")
+    return found, failed
+
+
+def _line(error: Exception) -> str:
+    """Say in one line what happened; an error without a text has at least a name."""
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _end_by_signals() -> None:
@@ -148,4 +193,7 @@ def _end(number: int, _frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
+    if not __debug__:
+        # Whether a run is valid is asserted.
+        sys.exit("bench: Python was told to leave assertions out, which check every run; start it without -O")
     sys.exit(guarded(sys.argv[2:]) if sys.argv[1:2] == [GUARD] else main(sys.argv[1:]))

@@ -11,9 +11,11 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 import psycopg
@@ -24,6 +26,8 @@ PRODUCERS = 4
 # A producer without a schedule inserts this many at once, when fewer than WINDOW have not started.
 CLOSED_BATCH = 50
 CLOSED_WINDOW = 2_000
+# Between the start of the producers' threads and the schedule's.
+_LEAD_S = 0.1
 _WAIT_S = 0.002
 _INSERT = (
     "INSERT INTO pgtasks.tasks (name, payload)"
@@ -32,10 +36,9 @@ _INSERT = (
 
 
 class Sent(NamedTuple):
-    """When a task was sent: before its INSERT, before and after its COMMIT (seconds since 1970)."""
+    """When a task was sent: before its INSERT, and after its COMMIT (seconds since 1970)."""
 
     called: float
-    committing: float
     committed: float
 
 
@@ -43,9 +46,8 @@ def send(connection: Connection, numbers: Sequence[int]) -> Sent:
     """Insert tasks with these numbers in one transaction, on a connection that is not in autocommit mode."""
     called = time.time()
     connection.execute(_INSERT, (list(numbers),))
-    committing = time.time()
     connection.commit()
-    return Sent(called, committing, time.time())
+    return Sent(called, time.time())
 
 
 def one_by_one(connection: Connection, numbers: Sequence[int], gap_s: Callable[[], float]) -> dict[int, Sent]:
@@ -66,35 +68,46 @@ class Arrivals:
 
 
 def open_loop(dsn: str, rate: float, seconds: float, *, first: int, rng: random.Random) -> Arrivals:
-    """Send tasks, numbered from `first` on, on a Poisson schedule of so many a second."""
-    begin, moments = time.time() + 0.1, []
-    moment = begin + rng.expovariate(rate)
-    while moment < begin + seconds:
-        moments.append(moment)
-        moment += rng.expovariate(rate)
-    schedule = [(first + position, moment) for position, moment in enumerate(moments)]
-    arrivals = Arrivals(dict(schedule))
-    with ThreadPoolExecutor(PRODUCERS) as pool:
-        for committed in pool.map(lambda part: _keep_to(dsn, schedule[part::PRODUCERS]), range(PRODUCERS)):
-            arrivals.committed |= committed
+    """Send tasks, numbered from `first` on, on a Poisson schedule of so many a second.
+
+    It begins when all is drawn and every producer is connected: what that takes delays no task.
+    """
+    schedule = list(enumerate(_offsets_s(rate, seconds, rng), first))
+    parts = [schedule[part::PRODUCERS] for part in range(PRODUCERS)]
+    with ExitStack() as stack:
+        connections = [stack.enter_context(psycopg.connect(dsn, application_name="bench")) for _ in parts]
+        pool = stack.enter_context(ThreadPoolExecutor(PRODUCERS))
+        begin = time.time() + _LEAD_S
+        found = list(pool.map(_keep_to, connections, parts, repeat(begin)))
+    arrivals = Arrivals({number: begin + offset_s for number, offset_s in schedule})
+    for committed in found:
+        arrivals.committed |= committed
     return arrivals
 
 
-def _keep_to(dsn: str, schedule: Sequence[tuple[int, float]]) -> dict[int, float]:
+def _offsets_s(rate: float, seconds: float, rng: random.Random) -> Iterator[float]:
+    """Draw the moments of a schedule, from its beginning."""
+    offset_s = rng.expovariate(rate)
+    while offset_s < seconds:
+        yield offset_s
+        offset_s += rng.expovariate(rate)
+
+
+def _keep_to(connection: Connection, schedule: Sequence[tuple[int, float]], begin: float) -> dict[int, float]:
+    """Send tasks at their moments after `begin`; gives when each was committed."""
     committed: dict[int, float] = {}
-    with psycopg.connect(dsn, application_name="bench") as connection:
-        done = 0
-        while done < len(schedule):
-            now = time.time()
-            if schedule[done][1] > now:
-                time.sleep(schedule[done][1] - now)
-                continue
-            due = done
-            while due < len(schedule) and schedule[due][1] <= now:
-                due += 1
-            numbers = [number for number, _ in schedule[done:due]]
-            committed |= dict.fromkeys(numbers, send(connection, numbers).committed)
-            done = due
+    done = 0
+    while done < len(schedule):
+        now_s = time.time() - begin
+        if schedule[done][1] > now_s:
+            time.sleep(schedule[done][1] - now_s)
+            continue
+        due = done
+        while due < len(schedule) and schedule[due][1] <= now_s:
+            due += 1
+        numbers = [number for number, _ in schedule[done:due]]
+        committed |= dict.fromkeys(numbers, send(connection, numbers).committed)
+        done = due
     return committed
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import psycopg
 
+from bench import machine
 from pgtasks import schema
 from pgtasks.embedded import DATABASE, PrivateServer
+from pgtasks.settings import QUEUE_DEFAULT
 
 # fsync, synchronous_commit and full_page_writes stay as PostgreSQL ships them: on. Room for the
 # WAL of a whole run keeps checkpoints, which would hit one round and not the next, out of it.
@@ -43,6 +45,10 @@ class Counters(NamedTuple):
     hot_updates: int
     wal_bytes: int
     full_page_images: int
+
+    def since(self, before: Self) -> Counters:
+        """Give what was counted after an earlier look."""
+        return Counters(*(new - old for old, new in zip(before, self, strict=True)))
 
 
 class Span(NamedTuple):
@@ -87,18 +93,28 @@ class Bench:
         assert row is not None
         return row[0]
 
-    def fill(self, tasks: int, names: Sequence[str] = ("noop",), payload: str = "{}") -> None:
-        """Start from empty tables and insert tasks that are all due, of these names in turns."""
+    def fill(
+        self,
+        tasks: int,
+        names: Sequence[str] = ("noop",),
+        payload: str = "{}",
+        queues: Sequence[str] = (QUEUE_DEFAULT,),
+    ) -> None:
+        """Start from empty tables and insert tasks that are all due, of these names and queues in turns."""
         for table in _TABLES:
             self.connection.execute(f"TRUNCATE pgtasks.{table}".encode())
         self.connection.execute("CHECKPOINT")
         self.connection.execute(
-            "INSERT INTO pgtasks.tasks (name, payload)"
-            " SELECT (%s::text[])[1 + n %% %s], %s::jsonb FROM generate_series(1, %s) AS n",
-            (list(names), len(names), payload, tasks),
+            "INSERT INTO pgtasks.tasks (name, payload, queue)"
+            " SELECT (%s::text[])[1 + n %% %s], %s::jsonb, (%s::text[])[1 + n %% %s] FROM generate_series(1, %s) AS n",
+            (list(names), len(names), payload, list(queues), len(queues), tasks),
         )
         # Otherwise autovacuum would do it, sometime during the run.
         self.connection.execute("VACUUM (ANALYZE) pgtasks.tasks")
+
+    def empty(self) -> None:
+        """Leave nothing of ours for autovacuum to clean up, before something else is measured on this server."""
+        self.fill(0)
 
     def emptiness(self) -> Callable[[], bool]:
         """Give a cheap question: is no task left of those that there are now?
@@ -142,8 +158,17 @@ class Bench:
 
 @contextmanager
 def started() -> Iterator[Bench]:
-    """Start a server and migrate its database; both are gone afterwards."""
-    with PrivateServer(options=OPTIONS) as server:
+    """Start a server on a disk and migrate its database; both are gone afterwards.
+
+    Raises AssertionError when there is no disk to be found: nothing is durable in memory.
+    """
+    folder = machine.disk_folder()
+    filesystem = machine.filesystem(folder)
+    assert filesystem not in machine.IN_MEMORY, (
+        f"{folder} is in memory ({filesystem}), where nothing is durable: "
+        "make /var/tmp a folder on a disk, or set TMPDIR to one"
+    )
+    with PrivateServer(options=OPTIONS, parent=folder) as server:
         schema.migrate(server.dsn)
         with psycopg.connect(server.dsn, autocommit=True) as connection:
             yield Bench(server, connection)

@@ -132,7 +132,7 @@ class Fleet:
         """Wait until all have ended by themselves, well; gives what they used."""
         cpu_s = peak_mib = 0.0
         for process in self._processes:
-            usage = _reap(process, limit_s)
+            usage = reap(process, limit_s)
             assert process.returncode == 0, f"a process exited with {process.returncode}; {self._said()}"
             cpu_s += usage.ru_utime + usage.ru_stime
             peak_mib = max(peak_mib, usage.ru_maxrss * _PEAK_UNIT / _MIB)
@@ -158,7 +158,8 @@ def _is_over(process: subprocess.Popen[bytes]) -> bool:
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _reap(process: subprocess.Popen[bytes], limit_s: float) -> os._ResourceUsage:  # type: ignore[name-defined]  # only stubs lack it
+def reap(process: subprocess.Popen[bytes], limit_s: float) -> os._ResourceUsage:  # type: ignore[name-defined]  # only stubs lack it
+    """Wait until a process has ended; gives what it used, or raises AssertionError after a time."""
     deadline = time.monotonic() + limit_s
     while True:
         pid, status, usage = os.wait4(process.pid, os.WNOHANG)

@@ -23,18 +23,33 @@ RUN_IN_S = 1.0
 REFILL_EVERY_S, REFILL_LEAST = 0.005, 100
 FINISHED_S = 600.0
 _DONE = "SELECT coalesce(max(id), 0) FROM pgtasks.history"
+_GONE = (
+    "SELECT NOT EXISTS (SELECT FROM pg_stat_activity"
+    " WHERE datname = current_database() AND application_name LIKE 'pgtasks/%')"
+)
+# Of all clients: while a worker runs, there is nobody else but the thread that refills.
+_READ = (
+    "SELECT coalesce(sum(read_bytes), 0)::double precision / current_setting('block_size')::integer"
+    " FROM pg_stat_io WHERE backend_type = 'client backend' AND object = 'relation'"
+)
+_OUT_OF_CACHE = (
+    "SELECT count(pg_buffercache_evict_relation(r.relid)) FROM (SELECT 'pgtasks.tasks'::regclass AS relid"
+    " UNION ALL SELECT indexrelid FROM pg_index WHERE indrelid = 'pgtasks.tasks'::regclass) AS r"
+)
 
 
 class Costs(NamedTuple):
     """What the tasks of a span of time cost in CPU, None where that cannot be read, and how many a second they were.
 
-    `claim_us` and `finish_us` are those of the server processes that claim and that complete.
+    `claim_us` and `finish_us` are those of the server processes that claim and that complete. `blocks_read` are
+    those that the server asked the system for, per 1,000 tasks, from the worker's start to its end.
     """
 
     claim_us: float | None
     finish_us: float | None
     worker_us: float | None
     rate: float
+    blocks_read: float
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,8 @@ class Level(Bench):
         """Let a worker run about so many tasks, after some that do not count; raises AssertionError when one is lost.
 
         Before a warm run, what it will claim is read once: a long queue's head has left the server's
-        cache long ago, where a short one's is still there from the inserts.
+        cache long ago, where a short one's is still there from the inserts. Before a cold one, the queue and its
+        indexes are thrown out of that cache: an earlier run has read more than it claimed.
         """
         self.connection.execute("TRUNCATE pgtasks.history")
         # Not the least id: what an earlier worker gave back as it ended stands at the end of the queue.
@@ -65,6 +81,9 @@ class Level(Bench):
         before: int = self.value("SELECT count(*) FROM pgtasks.tasks")
         if is_warm:
             self._warm(2 * tasks)
+        else:
+            self._cool()
+        read = self._blocks_read()
         with (
             BackendSampler(self.admin_dsn, self.name) as sampler,
             fleet.Fleet(self, fleet.worker("bench.app:app", concurrency=worker.CONCURRENCY)) as running,
@@ -76,6 +95,8 @@ class Level(Bench):
             running.until(lambda: self.value(_DONE) >= done + tasks, FINISHED_S, "the tasks are done")
             ended_s, after_s = time.time(), running.cpu_s()
             running.stop()
+            running.until(lambda: self.value(_GONE), fleet.READY_S, "the worker's sessions have ended")
+            read = (self._blocks_read() - read) / self.value("SELECT count(*) FROM pgtasks.history") * 1000
         claimed = self._claimed_between(started_s, ended_s)
 
         def us_of(part: str) -> float | None:
@@ -88,6 +109,7 @@ class Level(Bench):
             finish_us=us_of("finish"),
             worker_us=None if used_s is None or after_s is None else (after_s - used_s) / claimed * 1e6,
             rate=claimed / (ended_s - started_s),
+            blocks_read=read,
         )
 
     def _claimed_between(self, started_s: float, ended_s: float) -> int:
@@ -106,6 +128,17 @@ class Level(Bench):
             " WHERE t.queue = 'default' AND t.priority = 0 ORDER BY t.run_at, t.id LIMIT %s) AS head",
             tasks,
         )
+
+    def _cool(self) -> None:
+        """Throw the queue and its indexes out of the server's cache; the system's keeps them."""
+        self.connection.execute("CREATE EXTENSION IF NOT EXISTS pg_buffercache")
+        self.value(_OUT_OF_CACHE)
+
+    def _blocks_read(self) -> float:
+        """Count the blocks that were read so far by sessions that have ended, and by this one."""
+        self.value("SELECT pg_stat_force_next_flush()")
+        read: float = self.value(_READ)
+        return read
 
     @contextmanager
     def _refilled(self, before: int) -> Iterator[None]:

@@ -6,7 +6,9 @@ import contextlib
 import importlib.metadata
 import os
 import platform
+import re
 import statistics
+import subprocess
 import tempfile
 import time
 from pathlib import Path
@@ -15,6 +17,15 @@ from typing import Any
 _BLOCK = os.urandom(8192)
 _FSYNCS = 40
 _KIB = 1024
+ROOT = Path(__file__).resolve().parents[1]
+# What a figure is about; a document's own text or a test may differ from the commit.
+_MEASURED = ("pgtasks", "migrations", "bench/*.py")
+_GIT_S = 10.0
+# File systems that lose everything with the power: a sync costs nothing there.
+IN_MEMORY = frozenset({"tmpfs", "ramfs"})
+DISK = Path("/var/tmp")  # noqa: S108 - made safely within, by mkdtemp
+_MOUNTS = Path("/proc/mounts")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def facts() -> dict[str, Any]:
@@ -29,6 +40,8 @@ def facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "pgtasks": importlib.metadata.version("pgtasks"),
         "psycopg": importlib.metadata.version("psycopg"),
+        "commit": commit(),
+        "filesystem": filesystem(disk_folder()),
         "load_before": load(),
     }
 
@@ -49,6 +62,58 @@ def fsync_ms(folder: Path) -> float:
             sync(probe.fileno())
             times_ms.append((time.perf_counter() - started) * 1000)
     return statistics.median(times_ms)
+
+
+def commit(root: Path = ROOT) -> str | None:
+    """Name the commit that is measured, with a `+` when what is measured differs; None outside a checkout."""
+    found = _git(root, "rev-parse", "--show-toplevel", "--short", "HEAD")
+    if found is None or found.returncode != 0:
+        return None
+    *top, name = found.stdout.splitlines()
+    # An unpacked archive within somebody's checkout is no part of it.
+    if [Path(each).resolve() for each in top] != [root.resolve()]:
+        return None
+    differs = _git(root, "diff", "--quiet", "HEAD", "--", *_MEASURED)
+    return f"{name}+" if differs is None or differs.returncode != 0 else name
+
+
+def _git(root: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    """Ask git; None where there is none, or when it does not answer."""
+    try:
+        return subprocess.run(
+            ["git", "-C", str(root), *arguments],  # noqa: S607 - whichever the machine has
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_GIT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def disk_folder() -> Path:
+    """Give the folder that the measured servers' data go to: on a disk, where one can be found."""
+    if os.access(DISK, os.W_OK | os.X_OK) and filesystem(DISK) not in IN_MEMORY:
+        return DISK
+    return Path(tempfile.gettempdir())
+
+
+def filesystem(folder: Path, mounts: Path = _MOUNTS) -> str | None:
+    """Give the type of the file system that a folder is on, as Linux lists it; None on other systems."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    where, best, kind = folder.resolve(), Path(), None
+    for line in lines:
+        _, point, found, *_ = line.split()
+        at = Path(_ESCAPED.sub(lambda code: chr(int(code[1], 8)), point))
+        # Of two at one place, the later one lies on top.
+        if where.is_relative_to(at) and len(at.parts) >= len(best.parts):
+            best, kind = at, found
+    return kind
 
 
 def _processor() -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from bench.cpu import BackendSampler, is_supported
 from bench.database import Bench
+from bench.fleet import reap
 from pgtasks.embedded.binaries import find_binaries
 
 INSERT = "INSERT INTO pgtasks.tasks (name) VALUES ('noop')"
@@ -22,6 +23,7 @@ CALL = "SELECT pgtasks.enqueue('noop')"
 # By this name the sampler finds its server processes.
 _PART = "producer"
 _THREADS = 2
+# Beside the seconds that it was told to run for.
 _LIMIT_S = 600.0
 _DONE = re.compile(r"^number of transactions actually processed: (\d+)", re.MULTILINE)
 _RATE = re.compile(r"^tps = ([\d.]+)", re.MULTILINE)
@@ -70,7 +72,7 @@ def run(bench: Bench, limit: Limit, *, clients: int, statement: str = INSERT) ->
         ]
         before = bench.counters()
         with BackendSampler(bench.admin_dsn, bench.name) as sampler:
-            said, cpu_s = _run(command)
+            said, cpu_s = _run(command, _LIMIT_S + limit.seconds)
         wal_bytes = bench.counters().wal_bytes - before.wal_bytes
     done, rate = _DONE.search(said), _RATE.search(said)
     assert done is not None, f"pgbench said nothing of what it did: {said}"
@@ -86,8 +88,8 @@ def run(bench: Bench, limit: Limit, *, clients: int, statement: str = INSERT) ->
     )
 
 
-def _run(command: list[str]) -> tuple[str, float]:
-    """Run it; gives what it printed and the CPU seconds that it used."""
+def _run(command: list[str], limit_s: float) -> tuple[str, float]:
+    """Run it for so long at most; gives what it printed and the CPU seconds that it used."""
     with tempfile.TemporaryFile("w+") as said:
         try:
             process = subprocess.Popen(
@@ -100,8 +102,7 @@ def _run(command: list[str]) -> tuple[str, float]:
         except OSError as error:
             raise AssertionError(f"{Path(command[0]).name} does not start: {error.strerror}") from error
         try:
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
+            usage = reap(process, limit_s)
         finally:
             if process.returncode is None:
                 process.kill()

@@ -91,9 +91,10 @@ def show(result: Mapping[str, Any], keys: Sequence[Key]) -> None:
     console = Console(highlight=False)
     console.print(table)
     host, settings = result["machine"], result["settings"]
+    commit = f" at {host['commit']}" if host["commit"] else ""
     console.print(
         f"{host['processor']}, {host['cores']} cores, {host['memory_gib']} GiB, {host['system']} {host['release']}; "
-        f"Python {host['python']}, PostgreSQL {settings['server_version']}; "
+        f"pgtasks {host['pgtasks']}{commit}, Python {host['python']}, PostgreSQL {settings['server_version']}; "
         f"load {host['load_before'][0]} before, {host['load_after'][0]} after",
         markup=False,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from bench.database import Bench
 from bench.report import Figures, Key
@@ -21,11 +21,19 @@ class Plan(NamedTuple):
 
 @dataclass
 class Outcome:
-    """What a scenario found: the figures of each round, facts beside them, and what could not be measured."""
+    """What a scenario found: the figures of each round, facts beside them, and what could not be measured.
 
+    A scenario makes one when it begins. Where a run turns out not to be valid, the `newest` has the rounds
+    before it, which were.
+    """
+
+    newest: ClassVar[Outcome | None] = None
     rounds: list[Figures] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        Outcome.newest = self
 
 
 def no_rivals(*fixed: Key) -> Callable[[Sequence[str]], Sequence[Key]]:

@@ -107,6 +107,8 @@ def place(document: Mapping[str, Any]) -> str:
     """Say where and when a document was measured, with how much, and by which command."""
     host, settings = document["machine"], document["settings"]
     rounds = len(document["rounds"])
+    # Older documents do not have it.
+    commit = f", commit {host['commit']}" if host.get("commit") else ""
     amount = [f"{document['tasks']:,} tasks"]
     if document.get("seconds"):
         amount.append(f"{document['seconds']:g} s a run where time is the limit")
@@ -114,7 +116,7 @@ def place(document: Mapping[str, Any]) -> str:
         f"`{document['command']}`: {', '.join(amount)}, {rounds} round{'s' * (rounds > 1)}, "
         f"{document['finished_at'][:10]}, {host['processor']}, {host['cores']} cores, {host['memory_gib']:g} GiB, "
         f"{host['system']} {host['release'].partition('-')[0]}, Python {host['python']}, "
-        f"PostgreSQL {settings['server_version']}. "
+        f"PostgreSQL {settings['server_version']}{commit}. "
         f"Load average {host['load_before'][0]:.1f} before and {host['load_after'][0]:.1f} after."
     )
 

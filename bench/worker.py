@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 from bench.cpu import BackendSampler, Sample, is_supported
-from bench.database import Bench, Counters
+from bench.database import Bench
+from bench.fleet import Fleet
 
-ROOT = Path(__file__).resolve().parents[1]
 CONCURRENCY = 500
 # From where on more makes no difference: a claim's batch no longer waits for the last one's handlers.
 CONCURRENCY_BEST = 4000
-_MIB = 1024 * 1024
-# Linux counts the peak of memory in KiB, macOS in bytes.
-_PEAK_UNIT = 1024 if sys.platform == "linux" else 1
+# What a worker may take to empty the queue; one that takes longer hangs.
+DRAIN_S = 3600.0
 
 
 @dataclass(frozen=True)
@@ -65,37 +60,21 @@ def command(concurrency: int = CONCURRENCY, processes: int = 1) -> list[str]:
 def run(bench: Bench, tasks: int, *, concurrency: int = CONCURRENCY, processes: int = 1) -> WorkerRun:
     """Let one worker drain the queue, which holds this many tasks."""
     before = bench.counters()
-    with BackendSampler(bench.admin_dsn, bench.name) as sampler:
-        usage = _run_process(bench.dsn, command(concurrency, processes))
-    used = _difference(before, bench.counters())
+    with (
+        BackendSampler(bench.admin_dsn, bench.name) as sampler,
+        Fleet(bench, command(concurrency, processes)) as fleet,
+    ):
+        usage = fleet.wait(DRAIN_S)
+    used = bench.counters().since(before)
     span = bench.span(tasks)
     measured = is_supported()
     return WorkerRun(
         tasks=tasks,
         seconds=span.seconds,
-        cpu_s=usage.ru_utime + usage.ru_stime,
-        peak_mib=usage.ru_maxrss * _PEAK_UNIT / _MIB,
+        cpu_s=usage.cpu_s,
+        peak_mib=usage.peak_mib,
         backend_cpu_s=sampler.cpu_s() if measured else None,
         claim_cpu_s=sampler.cpu_s("claim") if measured else None,
         claim_samples=sampler.samples("claim") if measured and processes == 1 else [],
         **used._asdict(),
     )
-
-
-def _run_process(dsn: str, command_line: list[str]) -> os._ResourceUsage:  # type: ignore[name-defined]  # only stubs lack it
-    program, *arguments = command_line
-    argv = [str(Path(sys.executable).with_name(program)), *arguments]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PGTASKS_")}
-    process = subprocess.Popen(argv, cwd=ROOT, env={**kept, "PGTASKS_DSN": dsn}, stdin=subprocess.DEVNULL)
-    try:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    finally:
-        if process.returncode is None:
-            process.kill()
-    assert process.returncode == 0, f"the worker exited with {process.returncode}"
-    return usage
-
-
-def _difference(before: Counters, after: Counters) -> Counters:
-    return Counters(*(new - old for old, new in zip(before, after, strict=True)))

@@ -40,6 +40,11 @@ class Awa(PythonRival):
              + (SELECT count(*) FROM awa.done_entries WHERE state = 'completed')
              + (SELECT coalesce(sum(pruned_completed_count), 0) FROM awa.queue_terminal_rollups)
     """
+    # The sequence that gives each entry its place in the queue.
+    waiting_sql = (
+        "SELECT coalesce(sum(pg_sequence_last_value(format('awa.%I', seq_name)::regclass)), 0)"
+        " FROM awa.queue_enqueue_heads"
+    )
     # Tried on a busy machine, against this: one claimer and claims of the default size 0.8, claims of 512 with one
     # claimer 0.8, 200 workers 0.7, 1,000 workers 0.8 of its rate. Without deadlines a task's WAL falls to a
     # sixteenth and its CPU by a tenth; but then nothing limits how long one runs, as everywhere else here.

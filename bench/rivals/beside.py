@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import psycopg
+
 from bench.database import Bench
 from bench.report import Budget, Figures, Key, progress
 from bench.rivals import RIVALS, run
 from bench.rivals.rival import Rival, Unavailable
 
 _US = 1e6
+# What one rival may fail with and leave the others, and our own figures, as they are.
+_FAILURES = (Unavailable, AssertionError, psycopg.Error, OSError)
 
 
 def keys(rivals: Sequence[str], budgets: Mapping[str, Budget]) -> list[Key]:
@@ -48,6 +52,7 @@ class Field:
     def __init__(self, bench: Bench, names: Sequence[str], missing: list[str]) -> None:
         self._bench, self._missing = bench, missing
         self._names = list(names)
+        self._rounds = 0
         for name in names:
             self._install(name)
 
@@ -55,7 +60,7 @@ class Field:
         """Measure each one over a backlog of so many tasks, for so many seconds at most."""
 
         def measured(rival: Rival) -> Figures:
-            done, name = run.run(rival, self._bench, tasks, seconds), rival.name
+            done, name = run.run(rival, self._bench, tasks, seconds, may_run_dry=True), rival.name
             progress(f"  {name}: {done.rate:,.0f} tasks/s")
             return {
                 f"ratio_to.{name}": None if ours is None else ours / done.rate,
@@ -69,23 +74,27 @@ class Field:
         return self.each(measured)
 
     def each(self, measured: Callable[[Rival], Figures]) -> Figures:
-        """Give the figures of each one; one that fails is left out from then on."""
+        """Give the figures of each one; one that fails is left out from then on.
+
+        The order turns around each time: none always runs right after us, and none always last.
+        """
         figures: Figures = {}
-        for name in list(self._names):
+        self._rounds += 1
+        for name in self._names[:: 1 if self._rounds % 2 else -1]:
             try:
                 figures |= measured(RIVALS[name])
-            except (Unavailable, AssertionError) as error:
+            except _FAILURES as error:
                 self._leave_out(name, error)
         return figures
 
     def _install(self, name: str) -> None:
         try:
             RIVALS[name].install()
-        except Unavailable as error:
+        except _FAILURES as error:
             self._leave_out(name, error)
 
     def _leave_out(self, name: str, error: Exception) -> None:
-        line = f"{name}: {error}"
+        line = f"{name}: {' '.join(str(error).split())}"
         progress(f"bench: left out from here on: {line}")
         self._missing.append(line)
         self._names.remove(name)

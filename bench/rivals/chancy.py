@@ -32,6 +32,7 @@ class Chancy(PythonRival):
     """
     unfinished_sql = "SELECT EXISTS (SELECT FROM chancy_jobs WHERE state <> 'succeeded')"
     finished_sql = "SELECT count(*) FROM chancy_jobs WHERE state = 'succeeded'"
+    waiting_sql = "SELECT count(*) FROM chancy_jobs WHERE state = 'pending'"
     # Tried on a busy machine, against this: concurrency 100 0.5 of its rate, 1,000 0.75; updates every second 0.7,
     # every 0.02 s 0.7.
     options: ClassVar[Mapping[str, Any]] = {"concurrency": 500, "outgoing_s": 0.1}

@@ -58,13 +58,14 @@ class Graphile(NodeRival):
     # From the newest on, which is the last to be run: before it are dead rows in their thousands.
     unfinished_sql = "SELECT (SELECT id FROM graphile_worker._private_jobs ORDER BY id DESC LIMIT 1) IS NOT NULL"
     finished_sql: ClassVar[LiteralString] = "SELECT count(*) FROM graphile_worker._private_jobs"
+    waiting_sql = finished_sql
     options: ClassVar[Mapping[str, Any]] = {"worker": {**_DOCUMENTED, "localQueue": {"size": 5000}}}
     script_name = "graphile"
 
-    def fill(self, dsn: str, tasks: int) -> None:
+    def fill(self, dsn: str, tasks: int) -> int:
         """Start from an empty table, and remember how many were put into it."""
-        super().fill(dsn, tasks)
-        self._filled = tasks
+        self._filled = super().fill(dsn, tasks)
+        return self._filled
 
     def finished(self, dsn: str) -> int:
         """Count what is gone, for nothing else is left of it."""

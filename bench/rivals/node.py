@@ -30,7 +30,7 @@ class NodeRival(PostgresRival):
     def install(self) -> None:
         """Install it and its Node.js; nothing that a package brings is run meanwhile."""
         packages = [*self.packages, f"{_node_package()}@{NODE}"]
-        if not install.is_stamped(self.folder, packages):
+        if not install.is_stamped(self.folder, packages, self._node):
             npm = shutil.which("npm")
             if npm is None:
                 raise Unavailable("it needs npm, which is not on the PATH")
@@ -38,7 +38,7 @@ class NodeRival(PostgresRival):
             shutil.rmtree(self.folder, ignore_errors=True)
             self.folder.mkdir(parents=True)
             quiet = ["--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
-            install.checked([npm, "install", *quiet, "--prefix", str(self.folder), *packages])
+            install.checked([npm, "install", *quiet, "--prefix", str(self.folder), *packages], is_fetching=True)
             install.stamp(self.folder, packages)
         # Node.js looks for packages beside the script, wherever it is called from.
         for script in SCRIPTS.glob("*.mjs"):
@@ -60,11 +60,15 @@ class NodeRival(PostgresRival):
         """Give the process that is an idle worker, and enqueues a task every so often."""
         return self.script("latency", dsn, tasks=tasks, every_s=every_s)
 
+    @property
+    def _node(self) -> Path:
+        """The Node.js that was installed with it."""
+        return self.folder / "node_modules" / _node_package() / "bin" / "node"
+
     def script(self, mode: str, dsn: str, **facts: Any) -> Command:
         """Give the call of its script, in its folder."""
-        node: Path = self.folder / "node_modules" / _node_package() / "bin" / "node"
         script = self.folder / f"{self.script_name}.mjs"
-        argv = [str(node), str(script), mode, dsn, json.dumps({**self.options, **facts})]
+        argv = [str(self._node), str(script), mode, dsn, json.dumps({**self.options, **facts})]
         # Its own performance tests set the latter; others do not know it.
         return Command(argv, {"NODE_ENV": "production", "NO_LOG_SUCCESS": "1"})
 

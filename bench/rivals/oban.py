@@ -33,6 +33,7 @@ class Oban(PythonRival):
     """
     unfinished_sql = "SELECT EXISTS (SELECT FROM oban_jobs WHERE state <> 'completed')"
     finished_sql = "SELECT count(*) FROM oban_jobs WHERE state = 'completed'"
+    waiting_sql = "SELECT count(*) FROM oban_jobs WHERE state = 'available'"
     # Tried on a busy machine, by CPU of worker and server together: limits of 100, 1,000 and 2,000, and no debounce,
     # are all within the noise (0.85 to 1.15) of this.
     options: ClassVar[Mapping[str, Any]] = {"limit": 500, "connections": 10, "debounce_s": 0.005}

@@ -42,6 +42,7 @@ class Pgboss(NodeRival):
         ) IS NOT NULL
     """
     finished_sql = "SELECT count(*) FROM pgboss.job WHERE name = 'noop' AND state = 'completed'"
+    waiting_sql = "SELECT count(*) FROM pgboss.job WHERE name = 'noop' AND state = 'created'"
     options: ClassVar[Mapping[str, Any]] = {
         "boss": {"useListenNotify": True},
         "queue": {"partition": True, "notify": True},

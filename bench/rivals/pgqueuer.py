@@ -37,6 +37,7 @@ class Pgqueuer(PythonRival):
     """
     unfinished_sql = "SELECT EXISTS (SELECT FROM pgqueuer)"
     finished_sql = "SELECT count(*) FROM pgqueuer_log WHERE status = 'successful'"
+    waiting_sql = "SELECT count(*) FROM pgqueuer WHERE status = 'queued'"
     # Tried on a busy machine, by CPU of worker and server together, against this: two managers side by side 1.15,
     # three 1.25, five with batches of 100 (as its benchmark does with 10) 1.5, batches of 1,000 1.05, of 250 1.1,
     # a pool of asyncpg connections 1.25, psycopg 1.65. With cores to spare, two managers were as fast as one.

@@ -32,6 +32,7 @@ class Procrastinate(PythonRival):
     """
     unfinished_sql = "SELECT EXISTS (SELECT FROM procrastinate_jobs WHERE status IN ('todo', 'doing'))"
     finished_sql = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'succeeded'"
+    waiting_sql = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'"
     # Tried on a busy machine, against this: one worker (its default) 0.2 to 0.6 of its rate, the same with concurrency
     # 100 and 20 connections no better, three workers 0.5, twelve on 30 connections 0.6 to 1.3, six with concurrency
     # 10 0.7 to 1.4; by CPU of worker and server together one worker takes 1.4 to 2 times as much.

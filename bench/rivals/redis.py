@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
+from bench import machine
 from bench.database import Bench
 from bench.rivals import install
 from bench.rivals.rival import SCRIPTS, Command, Place, Rival, Unavailable
@@ -27,7 +28,7 @@ DURABILITY = (
 )
 # More than any of them can run in the time a run is given; Redis holds its tasks in memory.
 MOST_TASKS = 500_000
-_START_S, _STOP_S = 20.0, 20.0
+_START_S, _STOP_S, _ANSWER_S = 20.0, 20.0, 60.0
 
 
 class RedisRival(Rival):
@@ -46,7 +47,7 @@ class RedisRival(Rival):
     @contextmanager
     def place(self, bench: Bench) -> Iterator[Place]:  # noqa: ARG002  # the measured server is not used
         """Start a Redis, on the disk that the measured server is on; it is gone afterwards."""
-        with tempfile.TemporaryDirectory(prefix="pgtasks-redis-") as folder:
+        with tempfile.TemporaryDirectory(prefix="pgtasks-redis-", dir=machine.disk_folder()) as folder:
             path = Path(folder) / "redis.sock"
             settings = [part for name, value in SERVER.items() for part in (f"--{name}", value)]
             server = subprocess.Popen(
@@ -64,13 +65,14 @@ class RedisRival(Rival):
     def prepare(self, dsn: str) -> None:
         """Do nothing: there is no schema."""
 
-    def fill(self, dsn: str, tasks: int) -> None:
-        """Start from an empty server, and push messages like the one that its own API makes."""
+    def fill(self, dsn: str, tasks: int) -> int:
+        """Start from an empty server, and push messages like the one that its own API makes; MOST_TASKS at most."""
         self._filled = min(tasks, MOST_TASKS)
         ask(dsn, "FLUSHALL")
         command = self.command([str(self.folder / "bin" / "python"), str(self._script)], dsn)
         install.checked([*command.argv, "fill", str(self._filled)], env=command.env)
         assert self.unacknowledged(dsn) == self._filled, "not every task is in Redis"
+        return self._filled
 
     def worker(self, dsn: str, tasks: int) -> Command:  # noqa: ARG002  # it runs until it is stopped
         """Give its own command line, over the script as a module."""
@@ -110,6 +112,7 @@ class RedisRival(Rival):
 def ask(path: str, *command: str) -> int | str:
     """Ask a Redis for a number or a status; this is all we need of a client."""
     with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_ANSWER_S)
         connection.connect(path)
         parts = [f"${len(part.encode())}\r\n{part}\r\n" for part in command]
         connection.sendall("".join([f"*{len(command)}\r\n", *parts]).encode())

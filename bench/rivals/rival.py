@@ -86,8 +86,11 @@ class Rival(ABC):
         """Make its schema, the way that it does that itself."""
 
     @abstractmethod
-    def fill(self, dsn: str, tasks: int) -> None:
-        """Start from empty tables (and a CHECKPOINT), insert due tasks that do nothing, VACUUM (ANALYZE)."""
+    def fill(self, dsn: str, tasks: int) -> int:
+        """Start from empty tables (and a CHECKPOINT), insert due tasks that do nothing, VACUUM (ANALYZE).
+
+        Gives how many it put in: so many, or fewer where its store cannot hold them.
+        """
 
     @abstractmethod
     def worker(self, dsn: str, tasks: int) -> Command:
@@ -100,6 +103,10 @@ class Rival(ABC):
     @abstractmethod
     def finished(self, dsn: str) -> int:
         """Count the tasks whose end is acknowledged, by the database and not by the worker."""
+
+    def waiting(self, dsn: str) -> int | None:  # noqa: ARG002  # those who know it override this
+        """Count the tasks that were enqueued and not begun, by the database; None where that is not known."""
+        return None
 
     def enqueue(self, dsn: str, tasks: int, how: str) -> Command:
         """Give the process that enqueues tasks through its API, `how` = "single" or "bulk".
@@ -130,6 +137,8 @@ class PostgresRival(Rival):
     unfinished_sql: ClassVar[LiteralString]
     # How many are finished, by the database and not by the worker.
     finished_sql: ClassVar[LiteralString]
+    # How many are enqueued and not begun: that its API has enqueued what it was asked to.
+    waiting_sql: ClassVar[LiteralString]
 
     def __init__(self) -> None:
         self._connections: dict[str, psycopg.Connection[Any]] = {}
@@ -152,7 +161,7 @@ class PostgresRival(Rival):
                 self._connections.pop(dsn, None)
                 admin.execute(drop)
 
-    def fill(self, dsn: str, tasks: int) -> None:
+    def fill(self, dsn: str, tasks: int) -> int:
         """Start from empty tables, and insert due tasks that do nothing."""
         connection = self._connections[dsn]
         for table in self.tables:
@@ -162,6 +171,7 @@ class PostgresRival(Rival):
         connection.execute("VACUUM (ANALYZE)")
         # So that what we did here is counted before a run and not in it.
         connection.execute("SELECT pg_stat_force_next_flush()")
+        return tasks
 
     def insert(self, dsn: str, tasks: int) -> None:
         """Insert due tasks that do nothing into its empty tables."""
@@ -174,6 +184,10 @@ class PostgresRival(Rival):
     def finished(self, dsn: str) -> int:
         """Count the finished tasks."""
         return int(self.value(dsn, self.finished_sql))
+
+    def waiting(self, dsn: str) -> int | None:
+        """Count the tasks that were enqueued and not begun."""
+        return int(self.value(dsn, self.waiting_sql))
 
     def value(self, dsn: str, statement: LiteralString) -> Any:
         """Ask its database for one value, on a connection that is not counted as the rival's."""

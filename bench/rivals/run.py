@@ -19,6 +19,7 @@ import psycopg
 
 from bench.cpu import BackendSampler, cpu_s_of_process, is_supported
 from bench.database import Bench
+from bench.report import progress
 from bench.rivals.rival import Command, Place, Rival, Unavailable
 
 # Interpreters start, connect and check their schema; on a busy machine that takes its time.
@@ -38,7 +39,7 @@ _ERROR_TAIL = 600
 class RivalRun(NamedTuple):
     """What a rival did and used. None: not to be had here, or not a thing that it has."""
 
-    # What it had finished in that time, from its first handler on: everything, or not.
+    # What it had finished in that time, from its first handler on: everything that was put in, or not.
     tasks: int
     seconds: float
     is_whole: bool
@@ -175,14 +176,18 @@ def run(
     tasks: int,
     seconds: float,
     around: Callable[[str], contextlib.AbstractContextManager[None]] = nothing,
+    *,
+    may_run_dry: bool = False,
 ) -> RivalRun:
     """Measure a rival over a full queue until it is empty, or for so many seconds from its first handler.
 
     It has to be installed. `around`, which gets the rival's database, is entered between the filling and
-    the worker's start, and left after its end. Raises Unavailable when it fails.
+    the worker's start, and left after its end. Unless the backlog `may_run_dry` before the time is over, it is
+    said when it did: the rate is then one of less time than was asked for. Raises Unavailable when it fails.
     """
+    _leave_nothing_of_ours(bench)
     with rival.place(bench) as place, contextlib.ExitStack() as surroundings:
-        rival.fill(place.dsn, tasks)
+        tasks = rival.fill(place.dsn, tasks)
         surroundings.enter_context(around(place.dsn))
         before = _counted(bench, place)
         server_before_s = _server_cpu_s(place)
@@ -194,6 +199,8 @@ def run(
             done, span_s = _measured(rival, place, process, tasks, seconds)
             process.signal(signal.SIGTERM)
             process.wait(STOP_S)
+        if done == tasks and not may_run_dry:
+            progress(f"  {rival.name}: its backlog of {tasks:,} tasks lasted for {span_s:.1f} of {seconds:g} s only")
         after = _counted(bench, place)
         used = None if before is None or after is None else [b - a for a, b in zip(before, after, strict=True)]
         backend_cpu_s = sampler.cpu_s() if sampler else _difference(server_before_s, _server_cpu_s(place))
@@ -214,11 +221,15 @@ def enqueue(rival: Rival, bench: Bench, tasks: int, how: str) -> float:
 
     It has to be installed. Raises Unavailable when it fails, NotImplementedError when it is not measured.
     """
+    _leave_nothing_of_ours(bench)
     with rival.place(bench) as place, started(rival.enqueue(place.dsn, tasks, how)) as process:
         first = process.expect("first", START_S)
         last = first and process.expect("last", API_S)
         if first is None or last is None:
             raise _failure(process, "it enqueued nothing, or not everything")
+        waiting = rival.waiting(place.dsn)
+        if waiting not in {None, tasks}:
+            raise Unavailable(f"{waiting} of {tasks} tasks wait in its table after it enqueued them")
         return tasks / (float(last["at"]) - float(first["at"]))
 
 
@@ -227,11 +238,17 @@ def latencies_s(rival: Rival, bench: Bench, tasks: int, every_s: float) -> list[
 
     It has to be installed. Raises Unavailable when it fails, NotImplementedError when it is not measured.
     """
+    _leave_nothing_of_ours(bench)
     with rival.place(bench) as place, started(rival.latency(place.dsn, tasks, every_s)) as process:
         found = process.expect("latencies", START_S + tasks * every_s + API_S)
         if found is None:
             raise _failure(process, "its tasks did not arrive")
         return [float(latency_s) for latency_s in found["s"]]
+
+
+def _leave_nothing_of_ours(bench: Bench) -> None:
+    # After a round our tables are full of dead rows, and an autovacuum of them would fall into the rival's minutes.
+    bench.empty()
 
 
 def _failure(process: Process, otherwise: str) -> Unavailable:
@@ -251,12 +268,13 @@ def _measured(rival: Rival, place: Place, process: Process, tasks: int, seconds:
         else:
             time.sleep(POLL_S)
         ended = process.has_ended()
+        # Before the question, which may walk all that is dead: the time that it takes is not the rival's.
+        asked_s = time.time()
         if (last or not rival.says_last or ended) and not rival.unfinished(place.dsn):
-            at_s = time.time()
             finished = rival.finished(place.dsn)
             if finished != tasks:
                 raise Unavailable(f"only {finished} of {tasks} tasks were finished, and none was left")
-            return finished, at_s - start_s
+            return finished, asked_s - start_s
         if ended:
             raise Unavailable(process.complaint())
     at_s = time.time()

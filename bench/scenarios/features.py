@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 from typing import NamedTuple
 
-from bench import fleet, machine, together, worker
+from bench import fleet, machine, series, together, worker
 from bench.database import Bench
 from bench.report import Figures, Key, progress
 from bench.scenario import Outcome, Plan, Scenario, no_rivals
@@ -74,12 +74,12 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
         runs = {}
         for name in names:
             runs[name] = _run(bench, plan.tasks, VARIANTS[name])
-            progress(f"  {name}: {_shown(runs[name].worker_cpu_us_per_task)} us")
+            progress(f"  {name}: {series.shown(runs[name].worker_cpu_us_per_task)} us")
         ends = (before, _run(bench, plan.tasks, plain))
         outcome.rounds.append({**_figures(ends, runs), "fsync_ms": fsync_ms})
         progress(
             f"features {number}/{plan.rounds}: a plain task takes "
-            f"{_shown(outcome.rounds[-1][f'worker_cpu_us.{PLAIN}'])} us of the worker"
+            f"{series.shown(outcome.rounds[-1][f'worker_cpu_us.{PLAIN}'])} us of the worker"
         )
     outcome.facts["variants"] = {name: variant.meaning for name, variant in VARIANTS.items()}
     return outcome
@@ -105,10 +105,6 @@ def _figures(plain: tuple[together.Together, ...], runs: dict[str, together.Toge
             added = getattr(done, f"{side}_per_task") - base
             figures[f"{side}.{name}"] = -added if VARIANTS[name].is_without else added
     return figures
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 SCENARIO = Scenario(

@@ -7,16 +7,13 @@ and a queue that looks for work from the head walks over all of them, every time
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
-
-import psycopg
 
 from bench import cpu, machine, worker
 from bench.database import Bench
 from bench.report import Budget, Figures, Key, progress
 from bench.scenario import Outcome, Plan, Scenario, no_rivals
+from bench.snapshot import held
 from bench.worker import WorkerRun
 
 TENTHS = 10
@@ -54,7 +51,7 @@ def _round(bench: Bench, tasks: int, *, held_first: bool) -> tuple[Figures, list
     if not held_first:
         free_rate = _free(bench, tasks)
     bench.fill(tasks)
-    with _held(bench):
+    with held(bench.dsn):
         run = worker.run(bench, tasks)
         dead = _dead_rows(bench)
         tenths = _claim_us_by_tenth(bench, run)
@@ -81,16 +78,6 @@ def _round(bench: Bench, tasks: int, *, held_first: bool) -> tuple[Figures, list
 def _free(bench: Bench, tasks: int) -> float:
     bench.fill(tasks)
     return worker.run(bench, tasks).rate
-
-
-@contextmanager
-def _held(bench: Bench) -> Iterator[None]:
-    """Keep a snapshot open, and make sure that it was kept to the end."""
-    with psycopg.connect(bench.dsn) as holder:
-        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        before = holder.execute("SELECT pg_current_snapshot()::text").fetchone()
-        yield
-        assert holder.execute("SELECT pg_current_snapshot()::text").fetchone() == before, "the snapshot was lost"
 
 
 def _dead_rows(bench: Bench) -> float:

@@ -1,15 +1,18 @@
 """A server for tests and benchmarks, which its user starts, stops, kills and configures."""
 
 import contextlib
+import os
 import secrets
 import shutil
 import socket
 import tempfile
+import time
 import types
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from pgtasks.embedded import locks
 from pgtasks.embedded.account import server_account
 from pgtasks.embedded.binaries import find_binaries
 from pgtasks.embedded.cluster import DATABASE, PORT, ROLE, Cluster, StopMode
@@ -19,14 +22,16 @@ from pgtasks.embedded.options import check_options
 from pgtasks.embedded.process import DeathWatch
 
 START_TIMEOUT_S = 60.0
+MAKERS_END_S = 30.0
 
 
 class PrivateServer:
     """A PostgreSQL server that belongs to this process and dies with it.
 
-    Without a directory it makes one among the temporary files and removes it in `close`; a given
-    directory and its data are kept. Run by root, the server runs as `postgres` or `nobody`, so a
-    given directory must be one that this user can reach (pytest's `tmp_path` is not).
+    Without a directory it makes one and removes it in `close`: in `parent`, or else among the
+    temporary files, which may be in memory. A given directory and its data are kept. Run by root,
+    the server runs as `postgres` or `nobody`, so a given directory, or `parent`, must be one that
+    this user can reach (pytest's `tmp_path` is not).
 
     Settings come from `options`; the default is durable, `FAST_OPTIONS` is for data that may be
     lost. With `tcp` the server also listens on 127.0.0.1, on a port that the system chose, and
@@ -37,6 +42,7 @@ class PrivateServer:
         self,
         directory: Path | None = None,
         *,
+        parent: Path | None = None,
         bindir: Path | None = None,
         options: Mapping[str, str] | None = None,
         tcp: bool = False,
@@ -47,7 +53,7 @@ class PrivateServer:
         checked = check_options(options or {})
         self._temporary = directory is None
         if directory is None:
-            directory = Path(tempfile.mkdtemp(prefix="pgtasks-"))
+            directory = Path(tempfile.mkdtemp(prefix="pgtasks-", dir=parent))
             if account is not None:
                 directory.chmod(0o711)  # Root's server runs as a user who must get in.
         self._tcp = tcp
@@ -55,7 +61,12 @@ class PrivateServer:
         self._cluster = Cluster(directory, binaries, account, options=checked, death_watch=death_watch)
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            # Nobody calls `__exit__` then, and the directory would stay.
+            self.close()
+            raise
 
     def __exit__(
         self,
@@ -175,7 +186,20 @@ class PrivateServer:
             with contextlib.suppress(EmbeddedError):
                 self.start()
                 self._cluster.stop("immediate")
+        self._wait_for_makers()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _wait_for_makers(self) -> None:
+        """Wait until nothing writes into the directory: an initdb whose start was interrupted goes on for a moment.
+
+        It holds the lock, as every process of the server does, until the last of its own children has ended.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            lock = locks.open_lock(self.directory / "server.lock")
+            try:
+                locks.lock_until(lock, locks.EXCLUSIVE, time.monotonic() + MAKERS_END_S)
+            finally:
+                os.close(lock)
 
 
 def _free_port() -> int:

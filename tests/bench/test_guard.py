@@ -2,23 +2,48 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import copy
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
-from bench import guard, plans
+from bench import database, guard, plans
+from bench.database import Bench
 from tests.database import ROOT
 from tests.long import LONG
 from tests.workers import environment
 
 COMMITTED: dict[str, Any] = json.loads(guard.COMMITTED.read_text(encoding="utf-8"))
 COSTS = [figure.name for figure in guard.FIGURES if not figure.least]
-REGRESSED = 1
+REGRESSED, UNREAD = 1, 2
+
+
+def measured_round() -> dict[str, Any]:
+    """Give a round as it is measured: a long run, a short one, and the units."""
+    return {
+        "worker_cpu_us_per_task": 6.0,
+        "worker_cpu_us_per_task_whole": 9.0,
+        "worker_cpu_us_per_task_idle": 3.0,
+        "server_cpu_us_per_task": 8.0,
+        "server_cpu_us_per_task_whole": 10.0,
+        "server_cpu_us_per_task_idle": 2.0,
+        "commits_per_task": 0.004,
+        "commits_per_task_whole": 0.005,
+        "commits_per_task_idle": 0.001,
+        "python_us_per_unit": 3.0,
+        "sql_us_per_unit": 2.0,
+        "wal_bytes_per_task": 480.0,
+        "wal_bytes_per_task_not_kept": 250.0,
+        "claim_hot_ratio": 1.0,
+    }
 
 
 def judged(tmp_path: Path, measured: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
@@ -113,12 +138,66 @@ def test_plans_of_another_major_are_not_compared(tmp_path: Path, capsys: pytest.
 
 def test_one_disturbed_round_counts_for_nothing() -> None:
     """The best of each counts, of cost and of unit by themselves."""
-    calm = COMMITTED["rounds"][0]
-    busy = {**calm, "worker_cpu_us_per_task": calm["worker_cpu_us_per_task"] * 3, "wal_bytes_per_task": 2_000.0}
+    calm = measured_round()
+    busy = {**calm, "worker_cpu_us_per_task_whole": 30.0, "worker_cpu_us_per_task": 27.0, "wal_bytes_per_task": 2_000.0}
     assert guard.figures([busy, calm]) == guard.figures([calm])
     # A calibration that was disturbed would make a cost look small.
     hidden = {**calm, "python_us_per_unit": calm["python_us_per_unit"] * 3}
     assert guard.figures([hidden, calm]) == guard.figures([calm])
+
+
+@pytest.mark.parametrize("name", guard.FROM_START)
+def test_a_disturbed_start_and_end_hide_no_cost(name: str) -> None:
+    """They are taken off, so that more of them is less of the tasks."""
+    calm = measured_round()
+    idle = 2 * calm[name + guard.IDLE]
+    hidden = {**calm, name: calm[name + guard.WHOLE] - idle, name + guard.IDLE: idle}
+    assert guard.figures([hidden, calm]) == guard.figures([calm, hidden]) == guard.figures([calm])
+    assert guard.figures([hidden]) != guard.figures([calm])
+
+
+def test_a_start_and_an_end_are_no_cost_of_tasks() -> None:
+    """What is left is in units of what the machine can do."""
+    figures = guard.figures([measured_round()])
+    assert (figures["worker_cpu"], figures["server_cpu"]) == (2.0, 4.0)
+    assert figures["commits_per_task"] == 0.004
+
+
+def test_what_is_to_be_committed_takes_as_many_rounds_as_a_judgement_can(
+    monkeypatch: pytest.MonkeyPatch, server: Any
+) -> None:
+    """The best of four would be beaten by the best of seven, which is no gain."""
+
+    @contextlib.contextmanager
+    def started() -> Iterator[Bench]:
+        with psycopg.connect(server.dsn_for("postgres"), autocommit=True) as connection:
+            yield Bench(server.private, connection)
+
+    monkeypatch.setattr(database, "started", started)
+    monkeypatch.setattr(guard, "_plans", lambda _bench: {})
+    monkeypatch.setattr(guard, "_round", lambda _bench, _tasks: measured_round())
+    options = argparse.Namespace(tasks=10, rounds=2)
+    rounds = {
+        "written": guard.measure(options, None)["rounds"],
+        "good": guard.measure(options, {"figures": guard.figures([measured_round()])})["rounds"],
+        "bad": guard.measure(options, {"figures": {"wal_bytes_per_task": 1.0}})["rounds"],
+    }
+    assert {name: len(each) for name, each in rounds.items()} == {"written": 5, "good": 2, "bad": 5}
+
+
+@pytest.mark.parametrize(("factor", "code"), [(1.0, UNREAD), (1.3, REGRESSED)])
+def test_a_figure_that_could_not_be_read_is_not_passed_over(
+    factor: float, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named, and the exit code is another one than that of a regression, which comes first."""
+    document = changed(worker_cpu=factor)
+    document["figures"]["server_cpu"] = None
+    file = tmp_path / "measured.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    assert guard.main(["--json", "--measured", str(file)]) == code
+    said = capsys.readouterr()
+    assert json.loads(said.out)["unread"] == ["server_cpu"]
+    assert ("server_cpu: not measured here" in said.err) is (code == UNREAD)
 
 
 @LONG

@@ -3,31 +3,92 @@
 import random
 import time
 from collections.abc import Sequence
+from typing import Any
 
+import psycopg
 import pytest
 
 from bench import arrivals, database
+from bench.database import Bench
+from bench.rivals import RIVALS, run
+from bench.rivals.beside import Field
+from bench.rivals.rival import Rival
 from bench.scenario import Plan
 from bench.scenarios import latency
 from bench.stamps import Stamps, writer
-from tests.database import Connection
+from tests.database import Connection, Server
 
 
 @pytest.mark.pg
 @pytest.mark.slow
 @pytest.mark.timeout(60)
 def test_each_figure_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In little time, at one share of the capacity."""
+    """In little time, at one share of a capacity that is far too large: that it did not keep up is said, too."""
+
+    def too_much(*args: Any, **options: Any) -> tuple[int, float]:
+        sent, _ = real(*args, **options)
+        return sent, 400_000
+
+    real = arrivals.closed_loop
+    monkeypatch.setattr(arrivals, "closed_loop", too_much)
     monkeypatch.setattr(latency, "SHARES", (50,))
     monkeypatch.setattr(latency, "GAP_S", (0.01, 0.02))
     monkeypatch.setattr(latency, "WARM_UP", 3)
-    monkeypatch.setattr(latency, "KEPT_UP", 0.1)
     with database.started() as bench:
         outcome = latency.measure(bench, Plan(tasks=4, rounds=1, seconds=0.3))
     (figures,) = outcome.rounds
     wanted = {key.name for key in latency.keys(()) if not key.name.endswith(("_20", "_80"))}
     assert {name for name, value in figures.items() if value is not None} == wanted
     assert not outcome.missing
+    assert figures["kept_up_at_50"] is not None
+    assert 0 <= figures["kept_up_at_50"] < 0.9
+
+
+def test_what_had_started_in_time_is_counted_at_the_moment_of_the_last_one() -> None:
+    """However much later anybody looks."""
+    intended = {7: 1.0, 8: 2.0, 9: 3.0, 10: 4.0}
+    assert latency.kept_up(intended, {6: 0.5, 7: 1.1, 8: 4.0, 9: 4.1, 10: 4.1}) == 0.5
+
+
+def test_a_rival_shows_its_own_latency(server: Server, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot, or that measured less than it was asked to, is named as missing and has no figures."""
+    able, unable, short = list(RIVALS)[:3]
+
+    def latencies_s(rival: Rival, _bench: Any, tasks: int, _every_s: float) -> list[float]:
+        if rival.name == unable:
+            raise NotImplementedError
+        return [0.002] * (tasks - 1) + [0.004] * (rival.name == able)
+
+    for name in (able, unable, short):
+        monkeypatch.setattr(type(RIVALS[name]), "install", lambda _self: None)
+    monkeypatch.setattr(run, "latencies_s", latencies_s)
+    bench, missing = Bench(server.private, connection), list[str]()
+    figures = Field(bench, [able, unable, short], missing).each(lambda rival: latency.of_rival(bench, rival, 4))
+    assert figures == {f"rival.{able}.p50_ms": 2.0, f"rival.{able}.p99_ms": 4.0}
+    assert missing == [f"{unable}: its latency is not measured", f"{short}: 3 of 4 tasks were measured"]
+
+
+def test_a_schedule_begins_when_all_is_prepared(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first task is due after the last moment was drawn, and after the last producer was connected."""
+    prepared: list[float] = []
+    real = psycopg.connect
+
+    class Slow(random.Random):
+        def expovariate(self, lambd: float = 1.0) -> float:
+            time.sleep(0.005)  # stands for many tasks
+            prepared.append(time.time())
+            return super().expovariate(lambd)
+
+    def connect(*args: Any, **options: Any) -> Connection:
+        time.sleep(0.05)  # stands for a busy server
+        connection: Connection = real(*args, **options)
+        prepared.append(time.time())
+        return connection
+
+    monkeypatch.setattr(psycopg, "connect", connect)
+    found = arrivals.open_loop(dsn, 100.0, 0.3, first=0, rng=Slow(1))
+    assert len(prepared) == len(found.intended) + 1 + arrivals.PRODUCERS
+    assert min(found.intended.values()) > max(prepared)
 
 
 def test_a_stall_of_the_database_counts_for_each_task_that_was_due_meanwhile(

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from bench import cpu, series, steady, together
+from bench.apps import mixed
 from bench.database import Bench
 from bench.report import at, document
 from bench.scenario import Plan
-from bench.scenarios import SCENARIOS, contention, delayed, features
+from bench.scenarios import SCENARIOS, contention, delayed, features, soak
 from pgtasks import schema
+from tests.database import Connection, Server
 from tests.long import LONG
 
 pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.timeout(60)]
@@ -30,6 +35,14 @@ PLANS = {
 MAY_LACK = {
     "soak": {f"{figure}_{tenth}_tenth" for figure in ("lateness_p99_ms", "claim_p99_ms") for tenth in ("first", "last")}
     | {"claim_p99_last_to_first"}
+}
+# What is in each round beside the keys.
+BESIDE = {
+    "soak": {
+        "producer_late_p99_ms",
+        "lateness_from_plan_p99_ms_first_tenth",
+        "lateness_from_plan_p99_ms_last_tenth",
+    }
 }
 
 
@@ -56,7 +69,64 @@ def test_it_has_every_figure(bench: Bench, name: str, monkeypatch: pytest.Monkey
     made = document(name, keys, outcome.rounds, outcome.facts, outcome.missing)
     lacking = {key.name for key in keys if at(made, key.name) is None} - MAY_LACK.get(name, set())
     assert not lacking or not cpu.is_supported()
+    assert all(figures.keys() >= BESIDE.get(name, set()) for figures in made["rounds"])
     assert made["rounds"]
+
+
+def test_a_late_batch_counts_from_its_planned_moment(server: Server, connection: Connection) -> None:
+    """Of the tasks that started in a span: not the delayed ones, and none that was tried again."""
+    sent = steady.Sent({"steady": 2}, planned_s=[1_000.0, 1_000.5, 1_001.0], called_s=[1_000.0, 1_002.5, 1_002.9])
+    assert sent.late_s == pytest.approx([0.0, 2.0, 1.9])
+    for created_s, run_s, started_s, attempt in (
+        (1_000.1, 1_000.1, 1_000.2, 1),
+        (1_002.6, 1_002.55, 1_002.75, 1),
+        (1_002.6, 1_003.0, 1_010.0, 1),
+        (1_002.6, 1_002.6, 1_010.0, 2),
+        (1_002.95, 1_002.94, 1_003.0, 1),
+    ):
+        connection.execute(
+            "INSERT INTO pgtasks.history (id, created_at, run_at, started_at, attempt, priority, status, queue, name,"
+            " payload) SELECT 1, to_timestamp(%s), to_timestamp(%s), to_timestamp(%s), %s, 0, 'completed', 'default',"
+            " 'noop', '{}'",
+            (created_s, run_s, started_s, attempt),
+        )
+    bench = Bench(server.private, connection)
+    found = [soak.from_plan_p99_ms(bench, sent, start, end) for start, end in ((1_000, 1_001), (1_001, 1_011), (0, 1))]
+    assert found == [pytest.approx(200), pytest.approx(2_250), None]
+
+
+def test_a_producer_says_when_each_batch_was_meant_to_be(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A batch that was slow delays the calls of those after it, and not their planned moments."""
+    slow = iter([0.2])
+
+    def enqueue_many(_tasks: object) -> None:
+        time.sleep(next(slow, 0.0))  # stands for a database that does not answer
+
+    monkeypatch.setattr(mixed.app, "enqueue_many", enqueue_many)
+    tmp_path.joinpath("sent.json").write_text(json.dumps(steady.run(10, 0.1)._asdict()), encoding="utf-8")
+    sent = steady.read(tmp_path / "sent.json")
+    assert sum(sent.counts.values()) == 10
+    assert len(sent.planned_s) == len(sent.called_s) == 5
+    planned = [moment - sent.planned_s[0] for moment in sent.planned_s]
+    assert planned == pytest.approx([0.0, 0.02, 0.04, 0.06, 0.08], abs=0.005)
+    assert min(sent.late_s[1:]) > 0.1
+
+
+def test_what_the_harness_asks_is_nobodys_commit(server: Server, fresh_database: str) -> None:
+    """However often it looks; those of others count."""
+    with psycopg.connect(fresh_database, autocommit=True) as connection:
+        asking = together.Asking(server.private, connection)
+        before = asking.commits_of_others()
+        for number in range(300):
+            asking.value("SELECT %s::integer", number)
+        assert 0 <= asking.commits_of_others() - before < 30, "autovacuum may have been there"
+        with psycopg.connect(fresh_database, autocommit=True) as other:
+            for _ in range(50):
+                other.execute("SELECT 1")
+            other.execute("SELECT pg_stat_force_next_flush()")
+        assert 50 <= asking.commits_of_others() - before < 90
 
 
 def test_each_feature_has_a_task_or_a_setting_of_its_own() -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from bench.database import Bench
 from bench.rivals import RIVALS, install, run
 from bench.rivals.python import PythonRival
 from bench.rivals.rival import SCRIPTS, Command, PostgresRival, Unavailable
+from pgtasks import schema
 from tests.database import ROOT, Server
 from tests.long import LONG
 
@@ -41,10 +45,12 @@ signal.sigwait({signal.SIGTERM})
 connection.execute("DELETE FROM jobs WHERE id <= 20")
 """
 ASKED = """
+connection.execute("INSERT INTO jobs SELECT generate_series(1, %s)", (tasks,))
 say("last", at=time.time() + 0.5, tasks=tasks)
 say("latencies", s=[0.001, 0.002])
 time.sleep(60)
 """
+FORGETFUL = ASKED.replace("(tasks,)", "(tasks - 1,)")
 BROKEN = "sys.exit('no such queue')"
 SILENT = "connection.execute('DELETE FROM jobs'); time.sleep(60)"
 TASKS = 100
@@ -58,6 +64,7 @@ class StandIn(PostgresRival):
     fill_sql = "INSERT INTO jobs (id) SELECT generate_series(1, %s)"
     unfinished_sql = "SELECT EXISTS (SELECT FROM jobs)"
     finished_sql = f"SELECT {TASKS} - count(*) FROM jobs"
+    waiting_sql = "SELECT count(*) FROM jobs"
 
     def __init__(self, *, does: str, says_last: bool = True) -> None:
         super().__init__()
@@ -95,7 +102,8 @@ class Talented(StandIn):
 @pytest.fixture
 def bench(server: Server) -> Any:
     """The tests' server in the role of the measured one."""
-    with psycopg.connect(server.dsn_for("postgres"), autocommit=True) as connection:
+    schema.migrate(server.private.dsn)
+    with psycopg.connect(server.private.dsn, autocommit=True) as connection:
         yield Bench(server.private, connection)
 
 
@@ -136,6 +144,69 @@ def test_a_run_ends_with_the_last_acknowledgement(bench: Bench) -> None:
 
 
 @pytest.mark.pg
+def test_the_last_question_is_not_in_the_time(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may walk over all that is dead, which takes as long as it takes."""
+    rival = StandIn(does=BUFFERED)
+    ask = rival.unfinished
+
+    def slowly(dsn: str) -> bool:
+        is_left = ask(dsn)
+        time.sleep(0 if is_left else 3)  # it stands for a walk over what is dead
+        return is_left
+
+    monkeypatch.setattr(rival, "unfinished", slowly)
+    assert run.run(rival, bench, TASKS, seconds=20).seconds < 3
+
+
+@pytest.mark.pg
+def test_a_backlog_that_ran_dry_is_said(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    """Unless it was meant to: the rate is then not one of the whole time."""
+    run.run(StandIn(does=BUFFERED), bench, TASKS, seconds=20, may_run_dry=True)
+    assert not capsys.readouterr().err
+    run.run(StandIn(does=BUFFERED), bench, TASKS, seconds=20)
+    assert re.search(r"stand_in: its backlog of 100 tasks lasted for \d+\.\d of 20 s only", capsys.readouterr().err)
+
+
+@pytest.mark.pg
+def test_a_store_may_hold_fewer_tasks_than_were_asked_for(bench: Bench) -> None:
+    """Then it has done all when it has done those."""
+
+    class Small(StandIn):
+        """One that takes a hundred at most."""
+
+        def fill(self, dsn: str, tasks: int) -> int:
+            return super().fill(dsn, min(tasks, TASKS))
+
+    done = run.run(Small(does=BUFFERED), bench, 10 * TASKS, seconds=20)
+    assert (done.tasks, done.tasks_in_all, done.is_whole) == (TASKS, TASKS, True)
+
+
+@pytest.mark.pg
+def test_nothing_of_ours_is_left_while_a_rival_is_measured(bench: Bench) -> None:
+    """An autovacuum of our dead rows would take what is the rival's."""
+
+    def look(_dsn: str) -> contextlib.AbstractContextManager[None]:
+        sizes.append(bench.value("SELECT pg_relation_size('pgtasks.tasks') + pg_relation_size('pgtasks.leases')"))
+        return contextlib.nullcontext()
+
+    def fill() -> None:
+        bench.fill(10)
+        assert bench.value("SELECT pg_relation_size('pgtasks.tasks')") > 0
+
+    sizes: list[int] = []
+    fill()
+    run.run(StandIn(does=BUFFERED), bench, TASKS, 20, look, may_run_dry=True)
+    for measure in (
+        lambda rival: run.enqueue(rival, bench, TASKS, "bulk"),
+        lambda rival: run.latencies_s(rival, bench, TASKS, 0.01),
+    ):
+        fill()
+        measure(Talented(does=ASKED))
+        look("")
+    assert sizes == [0, 0, 0]
+
+
+@pytest.mark.pg
 def test_a_slow_rival_is_measured_by_what_it_finished_in_its_time(bench: Bench) -> None:
     """The rate is that of its time; the costs are those of all that it finished until it stopped."""
     done = run.run(StandIn(does=SLOW), bench, TASKS, seconds=0.3)
@@ -164,6 +235,13 @@ def test_a_rival_may_leave_out_its_last_handler(bench: Bench) -> None:
     assert done.seconds < 10
 
 
+@pytest.mark.pg
+def test_what_was_enqueued_has_to_be_there(bench: Bench) -> None:
+    """A rate of tasks that the database does not have is none."""
+    with pytest.raises(Unavailable, match="99 of 100 tasks wait in its table"):
+        run.enqueue(Talented(does=FORGETFUL), bench, TASKS, "bulk")
+
+
 def test_a_rival_may_enqueue_and_show_its_latency(bench: Bench) -> None:
     """Its rate is by its own clock; what it cannot is said, and what it fails at too."""
     with pytest.raises(NotImplementedError):
@@ -182,22 +260,57 @@ def test_a_rival_without_its_runtime_is_named(monkeypatch: pytest.MonkeyPatch, t
         install.python_of((3, 99))
     with pytest.raises(Unavailable, match="no-such-program does not start"), run.started(Command(["no-such-program"])):
         pytest.fail("started")
-    with pytest.raises(Unavailable, match="no route"):
-        install.checked([sys.executable, "-c", "import sys; sys.exit('no route')"])
+
+
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import sys; print('noise'); sys.exit('no route')", "failed: no route$"),
+        ("print('no ensurepip'); raise SystemExit(1)", "failed: no ensurepip$"),
+        ("raise SystemExit(1)", "failed: it said nothing$"),
+    ],
+)
+def test_an_installation_that_fails_says_why(code: str, says: str) -> None:
+    """By what stands on standard error, or else on standard output, as venv does."""
+    with pytest.raises(Unavailable, match=says):
+        install.checked([sys.executable, "-c", code])
+    with pytest.raises(Unavailable, match="proxy"):
+        install.checked([sys.executable, "-c", code], is_fetching=True)
+
+
+def test_an_installation_has_a_limit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Meanwhile it is said that it runs; then it is ended with all that it started, and the command is named."""
+    monkeypatch.setattr(install, "SAID_EVERY_S", 0.3)
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=r"`.*time.sleep.*` did not end within 1 s; the network, .* proxy"):
+        install.checked([sys.executable, "-c", code], limit_s=1, is_fetching=True)
+    assert time.monotonic() - began < 15
+    assert f"{Path(sys.executable).name} still runs after" in capsys.readouterr().err
+    with pytest.raises(Unavailable, match="no-such-program does not start"):
+        install.checked(["no-such-program"])
 
 
 def test_an_environment_is_made_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A stamp says what is in it; other contents, or a half-made one, are made anew."""
+    """A stamp says what is in it; other contents, a half-made one, or one whose Python is gone, are made anew."""
     made: list[list[str]] = []
+    python = tmp_path / "python3"
 
-    def make(argv: list[str]) -> None:
+    def make(argv: list[str], *, is_fetching: bool = False) -> None:
+        assert is_fetching or "venv" in argv
         made.append(argv)
-        tmp_path.joinpath("env").mkdir(exist_ok=True)
+        python.touch()
+        tmp_path.joinpath("env", "bin").mkdir(parents=True, exist_ok=True)
+        link = tmp_path / "env" / "bin" / "python"
+        link.unlink(missing_ok=True)
+        link.symlink_to(python)
 
     monkeypatch.setattr(install, "checked", make)
     for packages in (["queue==1"], ["queue==1"], ["queue==2"]):
         install.python_environment(tmp_path / "env", packages)
-    assert [argv[-1] for argv in made if "install" in argv] == ["queue==1", "queue==2"]
+    python.unlink()
+    install.python_environment(tmp_path / "env", ["queue==2"])
+    assert [argv[-1] for argv in made if "install" in argv] == ["queue==1", "queue==2", "queue==2"]
 
 
 @LONG

@@ -8,20 +8,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-import psycopg
 import pytest
 
-from bench.database import OPTIONS, Bench
-from bench.rivals import run
+from bench import database, machine
+from bench.rivals import install, redis, run
 from bench.rivals.celery import Celery
 from bench.rivals.dramatiq import Dramatiq
 from bench.rivals.graphile import Graphile, GraphileAsDocumented
 from bench.rivals.node import NodeRival
 from bench.rivals.pgboss import Pgboss
-from bench.rivals.redis import SERVER, RedisRival, ask
+from bench.rivals.redis import MOST_TASKS, SERVER, RedisRival, ask
 from bench.rivals.rival import Rival, Unavailable
-from pgtasks.embedded import PrivateServer
 from tests.long import LONG
 
 NODE: list[NodeRival] = [Graphile(), GraphileAsDocumented(), Pgboss()]
@@ -92,6 +91,28 @@ def test_redis_is_as_durable_as_the_measured_server(rival: RedisRival) -> None:
     assert "appendfsync always" in rival.settings
 
 
+@pytest.mark.parametrize("rival", REDIS, ids=lambda rival: rival.name)
+def test_redis_is_given_what_it_can_hold(rival: RedisRival, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And says how many that were, for a run of all that it was given is a whole one."""
+    monkeypatch.setattr(redis, "ask", lambda *_: "OK")
+    monkeypatch.setattr(install, "checked", lambda argv, env: pushed.append(argv[-1]))
+    monkeypatch.setattr(rival, "unacknowledged", lambda _dsn: int(pushed[-1]))
+    pushed: list[str] = []
+    assert [rival.fill("redis.sock", tasks) for tasks in (7, 2 * MOST_TASKS)] == [7, MOST_TASKS]
+    assert pushed == ["7", str(MOST_TASKS)]
+
+
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="it is Redis that is started")
+def test_redis_is_on_the_disk_of_the_measured_server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Or each of its writes would be durable in name only."""
+    monkeypatch.setattr(machine, "disk_folder", lambda: tmp_path)
+    nobody: Any = None
+    with Celery().place(nobody) as place:
+        assert Path(place.dsn).is_relative_to(tmp_path)
+        assert ask(place.dsn, "PING") == "PONG"
+    assert not list(tmp_path.iterdir())
+
+
 @LONG
 @pytest.mark.pg
 @pytest.mark.timeout(400)
@@ -102,8 +123,8 @@ def test_a_rival_finishes_what_it_is_given(rival: Rival) -> None:
         rival.install()
     except Unavailable as error:
         pytest.skip(str(error))
-    with PrivateServer(options=OPTIONS) as server, psycopg.connect(server.dsn, autocommit=True) as connection:
-        done = run.run(rival, Bench(server, connection), tasks=2_000, seconds=120)
+    with database.started() as bench:
+        done = run.run(rival, bench, tasks=2_000, seconds=120)
     assert done.is_whole
     assert done.tasks == 2_000
     assert done.rate > 10
@@ -121,8 +142,7 @@ def test_a_rival_enqueues_and_shows_how_soon_it_picks_up(rival: NodeRival) -> No
         rival.install()
     except Unavailable as error:
         pytest.skip(str(error))
-    with PrivateServer(options=OPTIONS) as server, psycopg.connect(server.dsn, autocommit=True) as connection:
-        bench = Bench(server, connection)
+    with database.started() as bench:
         single, bulk = (run.enqueue(rival, bench, 300, how) for how in ("single", "bulk"))
         waits_s = run.latencies_s(rival, bench, 20, every_s=0.05)
     assert 0 < single < bulk

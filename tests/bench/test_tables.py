@@ -70,6 +70,14 @@ def test_the_run_and_what_is_missing_stand_below() -> None:
     assert missing == "Not measured in this run: absent: it has no package for this Python."
 
 
+def test_the_commit_stands_with_the_versions() -> None:
+    """Where it is known: older documents have none."""
+    document = made()
+    assert "PostgreSQL 18.1. Load" in tables.place(document)
+    document["machine"]["commit"] = "abc1234+"
+    assert "PostgreSQL 18.1, commit abc1234+. Load" in tables.place(document)
+
+
 def test_ours_is_the_figure_that_is_measured_as_theirs() -> None:
     """A rival's time from the call stands under ours from the call, and the lowest time comes first."""
     keys = (

@@ -25,6 +25,19 @@ print(server.pid, flush=True)
 sys.stdin.read()
 """
 
+INTERRUPTED = """
+import signal, sys
+from pathlib import Path
+from pgtasks import embedded
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+bindir = Path(sys.argv[2]) if sys.argv[2] != "None" else None
+try:
+    with embedded.PrivateServer(parent=Path(sys.argv[1]), bindir=bindir):
+        print("started")
+except KeyboardInterrupt:
+    sys.exit(3)
+"""
+
 
 def test_it_makes_and_removes_its_own_folder(bindir: Path | None) -> None:
     """Nothing is left after `close`, and a second `close` is harmless."""
@@ -38,6 +51,47 @@ def test_it_makes_and_removes_its_own_folder(bindir: Path | None) -> None:
     assert not alive(pid)
     assert not directory.exists()
     server.close()
+
+
+def test_its_own_folder_can_be_made_elsewhere(open_folder: Path, bindir: Path | None) -> None:
+    """On a disk, where that of temporary files is in memory; it is removed just the same."""
+    with embedded.PrivateServer(parent=open_folder, bindir=bindir, options=embedded.FAST_OPTIONS) as server:
+        assert server.directory.parent == open_folder
+        assert ask(server.dsn, "SELECT 1") == 1
+    assert not list(open_folder.iterdir())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, embedded.StartError], ids=lambda error: error.__name__)
+def test_a_start_that_fails_leaves_nothing(
+    open_folder: Path, bindir: Path | None, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody would remove the folder, for `__exit__` is not called."""
+    server = embedded.PrivateServer(parent=open_folder, bindir=bindir, options=embedded.FAST_OPTIONS)
+    start = server.start
+
+    def interrupted() -> None:
+        start()
+        raise error
+
+    monkeypatch.setattr(server, "start", interrupted)
+    with pytest.raises(error), server:
+        pytest.fail("started")
+    assert not processes_of(open_folder)
+    assert not list(open_folder.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
+def test_an_interrupt_while_the_data_are_made_leaves_nothing(
+    open_folder: Path, bindir: Path | None, number: signal.Signals
+) -> None:
+    """The initdb of that moment still writes into the folder, so it has to end before that is removed."""
+    owner = start_python(INTERRUPTED, open_folder, bindir)
+    wait_until(lambda: list(open_folder.glob("*/data.new")))
+    owner.send_signal(number)
+    assert owner.wait(40) == 3
+    end(owner)
+    assert not processes_of(open_folder)
+    assert not list(open_folder.iterdir())
 
 
 def test_it_stops_crashes_and_starts_again(open_folder: Path, bindir: Path | None) -> None:

@@ -20,6 +20,9 @@ Options = dict[str, Any]
 Handler = Callable[[Any], None]
 # Until a worker is connected, listening and idle; and until the last task must have arrived.
 IDLE_S, ARRIVE_S = 2.0, 30.0
+# So many tasks are sent first and not counted, as for the worker that it is compared with: statements are
+# prepared then, and code is warm.
+WARM_UP = 30
 
 
 class Producer(NamedTuple):
@@ -75,13 +78,11 @@ async def _enqueue(script: Script, dsn: str, options: Options) -> None:
 
 
 async def _latency(script: Script, dsn: str, options: Options) -> None:
-    stopping, arrived = asyncio.Event(), asyncio.Event()
-    latencies_s: list[float] = []
+    stopping = asyncio.Event()
+    arrived: asyncio.Queue[float] = asyncio.Queue()
 
     def arrive(task: Any) -> None:
-        latencies_s.append(time.time() - float(script.payload(task)))
-        if len(latencies_s) == options["tasks"]:
-            arrived.set()
+        arrived.put_nowait(time.time() - float(script.payload(task)))
 
     worker = asyncio.create_task(script.work(dsn, options, arrive, stopping))
     async with script.producer(dsn, options) as producer:
@@ -89,14 +90,21 @@ async def _latency(script: Script, dsn: str, options: Options) -> None:
         await asyncio.wait({worker}, timeout=IDLE_S)
         if worker.done():
             worker.result()
-        start_s = time.monotonic()
-        for number in range(options["tasks"]):
-            await asyncio.sleep(start_s + number * options["every_s"] - time.monotonic())
-            await producer.one(repr(time.time()))
-        await asyncio.wait_for(arrived.wait(), ARRIVE_S)
+        await _latencies_s(producer, arrived, WARM_UP, options["every_s"])
+        latencies_s = await _latencies_s(producer, arrived, options["tasks"], options["every_s"])
     stopping.set()
     await worker
     say("latencies", s=latencies_s)
+
+
+async def _latencies_s(producer: Producer, arrived: asyncio.Queue[float], tasks: int, every_s: float) -> list[float]:
+    """Send tasks, one every so often, and wait until all of them have arrived."""
+    start_s = time.monotonic()
+    for number in range(tasks):
+        await asyncio.sleep(start_s + number * every_s - time.monotonic())
+        await producer.one(repr(time.time()))
+    async with asyncio.timeout(ARRIVE_S):
+        return [await arrived.get() for _ in range(tasks)]
 
 
 def main(script: Any, run: Callable[[Coroutine[Any, Any, None]], object] = asyncio.run) -> None:
