@@ -102,7 +102,7 @@ def planned(scenario: Scenario, options: argparse.Namespace) -> Plan:
         tasks=options.tasks or max(1, round(plan.tasks * share)),
         rounds=options.rounds or plan.rounds,
         seconds=seconds,
-        rivals=options.rivals,
+        rivals=options.rivals or plan.rivals,
     )
 
 

@@ -46,6 +46,11 @@ def _drain(document: Document) -> dict[str, str]:
     }
 
 
+def _field(document: Document) -> dict[str, str]:
+    rates = [_bar(document, "rate_at_best", "pgtasks at its best"), *_rivals(document, "rate")]
+    return {"field": _bars("The whole field, each from a full backlog", document, rates, unit="tasks per second")}
+
+
 def _horizon(document: Document) -> dict[str, str]:
     courses = _rounds(document["claim_us_by_tenth"])
     return {
@@ -288,6 +293,7 @@ def _subtitle(document: Document, *, spread: bool) -> str:
 
 _DRAW: dict[str, Callable[[Document], dict[str, str]]] = {
     "drain": _drain,
+    "field": _field,
     "horizon": _horizon,
     "held": _held,
     "enqueue": _enqueue,

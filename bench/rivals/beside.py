@@ -56,14 +56,13 @@ class Field:
         for name in names:
             self._install(name)
 
-    def round(self, tasks: int, seconds: float, *, ours: float | None) -> Figures:
+    def round(self, tasks: int, seconds: float) -> Figures:
         """Measure each one over a backlog of so many tasks, for so many seconds at most."""
 
         def measured(rival: Rival) -> Figures:
             done, name = run.run(rival, self._bench, tasks, seconds, may_run_dry=True), rival.name
             progress(f"  {name}: {done.rate:,.0f} tasks/s")
             return {
-                f"ratio_to.{name}": None if ours is None else ours / done.rate,
                 f"rival.{name}.rate": done.rate,
                 f"rival.{name}.worker_cpu_us_per_task": _per_task(done.cpu_s, done.tasks_in_all, _US),
                 f"rival.{name}.backend_cpu_us_per_task": _per_task(done.backend_cpu_s, done.tasks_in_all, _US),
@@ -98,6 +97,15 @@ class Field:
         progress(f"bench: left out from here on: {line}")
         self._missing.append(line)
         self._names.remove(name)
+
+
+def ratios(theirs: Figures, ours: float | None, figure: str = "ratio_to") -> Figures:
+    """Give our rate against each of theirs in a round."""
+    return {
+        f"{figure}.{name.split('.')[1]}": ours / rate
+        for name, rate in theirs.items()
+        if name.endswith(".rate") and ours and rate
+    }
 
 
 def _title(name: str) -> str:

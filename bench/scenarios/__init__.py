@@ -10,6 +10,7 @@ from bench.scenarios import (
     drain,
     enqueue,
     features,
+    field,
     handlers,
     held,
     horizon,
@@ -20,6 +21,7 @@ from bench.scenarios import (
 
 _MODULES = (
     drain,
+    field,
     enqueue,
     latency,
     handlers,

@@ -51,8 +51,10 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
             f"drain {number}/{plan.rounds}: {figures['rate']:,.0f} tasks/s, SQL loop {figures['sql_loop_rate']:,.0f}, "
             f"ratio {figures['ratio_to_sql_loop']:.2f}, fsync {figures['fsync_ms']:.2f} ms"
         )
-        theirs = field.round(plan.tasks, plan.seconds, ours=figures["rate_at_best"])
-        outcome.rounds.append({**figures, **theirs, **_at_500(figures["rate"], theirs)})
+        theirs = field.round(plan.tasks, plan.seconds)
+        ratios = beside.ratios(theirs, figures["rate_at_best"])
+        at_500 = beside.ratios(theirs, figures["rate"], f"ratio_at_{worker.CONCURRENCY}_to")
+        outcome.rounds.append({**figures, **theirs, **ratios, **at_500})
     return outcome
 
 
@@ -91,15 +93,6 @@ def _round(bench: Bench, tasks: int) -> Figures:
         "commits_per_task": run.commits / tasks,
         "fsync_ms": statistics.median(fsyncs_ms),
         "worker_peak_mib": run.peak_mib,
-    }
-
-
-def _at_500(rate: float | None, theirs: Figures) -> Figures:
-    """Give our ratios with the concurrency that the other figures have, and which is not our best."""
-    return {
-        f"ratio_at_{worker.CONCURRENCY}_to.{name.split('.')[1]}": rate / their_rate
-        for name, their_rate in theirs.items()
-        if name.endswith(".rate") and rate and their_rate
     }
 
 

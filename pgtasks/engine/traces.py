@@ -12,9 +12,7 @@ long way.
 
 from __future__ import annotations
 
-import contextlib
 import traceback
-from itertools import pairwise
 from types import CodeType, TracebackType
 
 FRAMES_MAX = 50
@@ -25,46 +23,48 @@ _PLACES_MAX = 1_000
 _SAYS_MORE = (SyntaxError, NameError, AttributeError, ImportError, BaseExceptionGroup)
 _HEADER = "Traceback (most recent call last):\n"
 
-# With the file: code of the same text at the same lines of another file is equal to it.
-_Place = tuple[CodeType, str, int]
-_texts: dict[_Place, str] = {}
+# By the identity of the code, which is kept as long as its texts are, and the place in it: to hash code takes
+# longer than all the rest, and to compare it takes equal code of two files for the same.
+_texts: dict[tuple[int, int], tuple[CodeType, str]] = {}
 
 
 def text_of(error: BaseException, trace: TracebackType | None) -> str:
     """Give what Python would print for an exception that left these frames, of which the last FRAMES_MAX count."""
-    # Where the exception's own code fails, such as its __str__, Python's formatting says that well.
-    with contextlib.suppress(Exception):
-        frames = _frames(trace) if _is_plain(error) else None
-        if frames is not None:
-            return "".join([_HEADER, *frames, _last_line(error)])
-    return "".join(traceback.format_exception(type(error), error, trace, limit=-FRAMES_MAX))
+    try:
+        text = _plain_text(error, trace)
+    except Exception:  # noqa: BLE001 - the exception's own code, such as its __str__; Python's formatting says that well
+        text = None
+    return text or "".join(traceback.format_exception(type(error), error, trace, limit=-FRAMES_MAX))
 
 
-def _is_plain(error: BaseException) -> bool:
+def _plain_text(error: BaseException, trace: TracebackType | None) -> str | None:
+    """Give the text of a plain exception with a short stack; None for others."""
     chained = error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__)
-    return not (chained or isinstance(error, _SAYS_MORE) or hasattr(error, "__notes__"))
+    if chained or isinstance(error, _SAYS_MORE) or hasattr(error, "__notes__"):
+        return None
+    frames = _frames(trace)
+    return None if frames is None else "".join([_HEADER, *frames, _last_line(error)])
 
 
 def _frames(trace: TracebackType | None) -> list[str] | None:
-    """Give the text of each frame; None without frames, or with so many that some may have to be folded."""
-    places: list[_Place] = []
+    """Give the text of each frame; None without frames, or where some may have to be folded: many, or a recursion."""
     texts: list[str] = []
+    caller: CodeType | None = None
     while trace is not None:
-        if len(places) >= _PLAIN_FRAMES_MAX:
-            return None
         code = trace.tb_frame.f_code
-        place = (code, code.co_filename, trace.tb_lasti)
-        text = _texts.get(place)
-        if text is None:
-            if len(_texts) >= _PLACES_MAX:
-                _texts.clear()
-            text = _texts[place] = "".join(traceback.format_tb(trace, limit=1))
-        places.append(place)
-        texts.append(text)
-        trace = trace.tb_next
-    if not places or any(one[0] is other[0] for one, other in pairwise(places)):
-        return None
-    return texts
+        if code is caller or len(texts) >= _PLAIN_FRAMES_MAX:
+            return None
+        known = _texts.get((id(code), trace.tb_lasti)) or _remember(code, trace)
+        texts.append(known[1])
+        caller, trace = code, trace.tb_next
+    return texts or None
+
+
+def _remember(code: CodeType, trace: TracebackType) -> tuple[CodeType, str]:
+    if len(_texts) >= _PLACES_MAX:
+        _texts.clear()
+    known = _texts[id(code), trace.tb_lasti] = (code, "".join(traceback.format_tb(trace, limit=1)))
+    return known
 
 
 def _last_line(error: BaseException) -> str:

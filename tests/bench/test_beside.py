@@ -51,6 +51,14 @@ def test_their_order_turns_around(bench: Any, monkeypatch: pytest.MonkeyPatch) -
     assert order == [*NAMES, *reversed(NAMES), *NAMES]
 
 
+def test_ratios_are_ours_to_theirs() -> None:
+    """Of rates alone, and of those that there are."""
+    theirs: Figures = {"rival.a.rate": 50.0, "rival.b.rate": None, "rival.a.worker_cpu_us_per_task": 7.0}
+    assert beside.ratios(theirs, 100.0) == {"ratio_to.a": 2.0}
+    assert beside.ratios(theirs, 25.0, "ratio_at_500_to") == {"ratio_at_500_to.a": 0.5}
+    assert beside.ratios(theirs, None) == {}
+
+
 @pytest.mark.parametrize(
     "error",
     [

@@ -24,6 +24,7 @@ from tests.long import LONG
 pytestmark = [pytest.mark.pg, pytest.mark.slow, pytest.mark.timeout(60)]
 
 PLANS = {
+    "field": Plan(tasks=300, rounds=1, seconds=1),
     "held": Plan(tasks=4_000, rounds=1, seconds=1),
     "retries": Plan(tasks=300, rounds=1),
     "delayed": Plan(tasks=200, rounds=1),

@@ -15,6 +15,7 @@ import pytest
 from bench import __main__ as command
 from bench import database
 from bench.report import Key
+from bench.rivals import RIVALS
 from bench.scenario import Outcome, Plan, Scenario, no_rivals
 from bench.scenarios import SCENARIOS
 from pgtasks.errors import ConfigError
@@ -120,6 +121,17 @@ def test_fewer_seconds_at_a_steady_rate_are_fewer_tasks(arguments: list[str], ta
     plan = command.planned(SCENARIOS[options.scenario], options)
     assert (plan.tasks, plan.seconds) == (tasks, seconds)
     assert all(SCENARIOS[name].plan.seconds for name in command.PACED)
+
+
+def test_the_field_is_everybody_unless_some_are_named() -> None:
+    """Other scenarios measure rivals when they are asked for."""
+    for arguments, rivals in (
+        (["field"], tuple(RIVALS)),
+        (["field", "--rivals", "graphile"], ("graphile",)),
+        (["drain"], ()),
+    ):
+        options = command.parser().parse_args(arguments)
+        assert command.planned(SCENARIOS[options.scenario], options).rivals == rivals
 
 
 @pytest.mark.parametrize(
