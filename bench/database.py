@@ -100,14 +100,18 @@ class Bench:
         payload: str = "{}",
         queues: Sequence[str] = (QUEUE_DEFAULT,),
     ) -> None:
-        """Start from empty tables and insert tasks that are all due, of these names and queues in turns."""
+        """Start from empty tables and insert tasks that are all due, of these names in turns.
+
+        Each queue gets its share in one piece, so that tasks of different queues share no page of the table.
+        """
         for table in _TABLES:
             self.connection.execute(f"TRUNCATE pgtasks.{table}".encode())
         self.connection.execute("CHECKPOINT")
         self.connection.execute(
             "INSERT INTO pgtasks.tasks (name, payload, queue)"
-            " SELECT (%s::text[])[1 + n %% %s], %s::jsonb, (%s::text[])[1 + n %% %s] FROM generate_series(1, %s) AS n",
-            (list(names), len(names), payload, list(queues), len(queues), tasks),
+            " SELECT (%s::text[])[1 + n %% %s], %s::jsonb, (%s::text[])[1 + (n - 1) * %s / %s]"
+            " FROM generate_series(1, %s::bigint) AS n",
+            (list(names), len(names), payload, list(queues), len(queues), max(1, tasks), tasks),
         )
         # Otherwise autovacuum would do it, sometime during the run.
         self.connection.execute("VACUUM (ANALYZE) pgtasks.tasks")

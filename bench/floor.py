@@ -33,6 +33,7 @@ LEASE_S = 30.0
 FAILS = "flaky"
 NAMES = ["noop", "steady", FAILS]
 WAIT_S = 0.005
+DRAIN_S = 600.0
 # As many characters as the traceback of a short handler has.
 _FAILURE = Failure("bench.apps.mixed.AwayError", "it is away", "Traceback (most recent call last):\n".ljust(180, "."))
 
@@ -83,8 +84,9 @@ def run(bench: Bench, tasks: int) -> FloorRun:
     """Drain the queue, which holds this many tasks, until the last of them is done."""
     started_s = time.thread_time()
     with session.connect(bench.dsn, "claim", worker="floor") as connection:
-        loop, done = Loop(connection), 0
+        loop, done, deadline = Loop(connection), 0, time.monotonic() + DRAIN_S
         while done < tasks:
+            assert time.monotonic() < deadline, f"{done} of {tasks} tasks were done in {DRAIN_S:g} s"
             more = loop.step()
             done += more
             # Only what failed is left, and due in a moment.

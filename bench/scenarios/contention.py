@@ -4,12 +4,14 @@ All of them are up and idle before the queue, which is full and paused, is resum
 of a worker passes over what the others have claimed, and skips what they are claiming.
 
 What of that is contention, and what is a machine with more processes than cores, two things show: ten
-workers with a queue of their own each, which never meet; and ten processes of the bare SQL loop on one queue.
+workers with a queue of their own each, which share no page of the table; and ten processes of the bare SQL loop
+on one queue. (Two such loops, which wait for each other's half, leave cores idle that two workers do not.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from bench import fleet, machine, together, worker
 from bench.database import Bench
@@ -21,6 +23,7 @@ from pgtasks.settings import QUEUE_DEFAULT
 COUNTS = {1: "one", 2: "two", 10: "ten"}
 # Those whose figures are compared with the most.
 FEW = "two"
+APART = "ten_queues"
 KEYS = (
     Key("ten_to_two", "tasks per second of ten workers against two, round by round", 2, Budget(least=1.0)),
     Key("ten_to_one", "of ten workers against one", 2),
@@ -56,18 +59,23 @@ def command(*queues: str) -> list[str]:
 def measure(bench: Bench, plan: Plan) -> Outcome:
     """Run all rounds: one, two and ten workers, and what they are compared with, in an order that turns around."""
     outcome = Outcome()
+    tasks, many = plan.tasks, max(COUNTS)
+    kinds: dict[str, Callable[[], Together]] = {
+        **{name: partial(_workers, bench, tasks, count) for count, name in COUNTS.items()},
+        APART: partial(_apart, bench, tasks, many),
+        **{f"floor_{name}": partial(_floors, bench, tasks, count) for count, name in COUNTS.items() if count > 1},
+    }
     for number in range(1, plan.rounds + 1):
-        counts = sorted(COUNTS, reverse=number % 2 == 0)
         fsync_ms = machine.fsync_ms(bench.server.directory)
-        runs = {COUNTS[count]: _workers(bench, plan.tasks, count) for count in counts}
-        apart = _apart(bench, plan.tasks, max(counts))
-        floors = {COUNTS[count]: _floors(bench, plan.tasks, count).rate for count in counts if count > 1}
+        done = {kind: kinds[kind]() for kind in (kinds if number % 2 else reversed(kinds))}
+        runs, apart = {name: done[name] for name in COUNTS.values()}, done[APART]
+        floors = {name: done[f"floor_{name}"].rate for name in (FEW, "ten")}
         figures: Figures = {
             "ten_to_two": runs["ten"].rate / runs[FEW].rate,
             "ten_to_one": runs["ten"].rate / runs["one"].rate,
             "one_queue_to_ten": runs["ten"].rate / apart.rate,
             "floor_ten_to_two": floors["ten"] / floors[FEW],
-            **{f"{key}_{name}": value for name, done in runs.items() for key, value in done._asdict().items()},
+            **{f"{key}_{name}": value for name, run in runs.items() for key, value in run._asdict().items()},
             **{f"{key}_ten_queues": value for key, value in apart._asdict().items()},
             **{f"floor_rate_{name}": rate for name, rate in floors.items()},
             "fsync_ms": fsync_ms,

@@ -2,13 +2,13 @@
 
 What `drain` repeats three times with the fastest, this does once with all of them: which of them are near is
 seen in one round, and a round takes a quarter of an hour. In so long a time a machine changes its speed, so our
-rate is taken from both ends of the round.
+figures are taken from both ends of the round.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bench import machine, worker
 from bench.database import Bench
@@ -44,20 +44,25 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
         theirs = field.round(plan.tasks, plan.seconds)
         after = [_run(bench, plan.tasks, concurrency) for concurrency in (worker.CONCURRENCY, worker.CONCURRENCY_BEST)]
         rate, best = (statistics.harmonic_mean([a.rate, b.rate]) for a, b in zip(before, after, strict=True))
-        ours = before[0]
+        ours = [before[0], after[0]]
         figures: Figures = {
             "rate": rate,
             "rate_at_best": best,
             "end_to_begin": after[1].rate / before[1].rate,
-            "worker_cpu_us_per_task": ours.per_task_us(ours.cpu_s),
-            "backend_cpu_us_per_task": ours.per_task_us(ours.backend_cpu_s),
-            "wal_bytes_per_task": ours.wal_bytes / plan.tasks,
-            "commits_per_task": ours.commits / plan.tasks,
+            "worker_cpu_us_per_task": _mean(one.per_task_us(one.cpu_s) for one in ours),
+            "backend_cpu_us_per_task": _mean(one.per_task_us(one.backend_cpu_s) for one in ours),
+            "wal_bytes_per_task": _mean(one.wal_bytes / plan.tasks for one in ours),
+            "commits_per_task": _mean(one.commits / plan.tasks for one in ours),
             "fsync_ms": fsync_ms,
         }
         progress(f"field {number}/{plan.rounds}: {rate:,.0f} tasks/s, at our best {best:,.0f}")
         outcome.rounds.append({**figures, **theirs, **beside.ratios(theirs, best)})
     return outcome
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return statistics.fmean(known) if known else None
 
 
 def _run(bench: Bench, tasks: int, concurrency: int) -> WorkerRun:

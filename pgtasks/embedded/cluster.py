@@ -299,7 +299,10 @@ class Cluster:
                 return
             except wire.WireError as error:
                 if time.monotonic() >= deadline:
-                    raise StartError(f"PostgreSQL did not answer in time ({error}). See {self.log_path}.") from error
+                    raise StartError(
+                        f"PostgreSQL did not answer in time ({error}). Its log, {self.log_path}, ends with:\n"
+                        f"{self.log_tail()}"
+                    ) from error
             time.sleep(_POLL_S)
 
     def _end(self, steps: list[tuple[signal.Signals, float]]) -> None:

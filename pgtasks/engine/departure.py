@@ -4,10 +4,10 @@ The first SIGTERM, SIGINT or SIGHUP ends claiming; running tasks get the grace t
 what still runs then is stopped and released, no attempt charged; outcomes are flushed; exit 0.
 A claim under way gets as long (and, without grace time, a moment); then it is cut off, and what
 it took nevertheless is looked for and released.
-A second signal skips the grace and exits with 130; a third ends the process on the spot.
+A second signal skips the grace and exits with 130, and a third ends the process on the spot.
 If the database is away, the flush is tried until the grace time is over, half a second at
 least, and the exit code is 1: the leases then expire, and other workers run those tasks again.
-What goes on being written at that moment gets some more seconds.
+What goes on being written at that moment gets some more seconds, after a second signal too.
 The same is true of outcomes that the database refuses, which get half a second, and of those that
 wait for somebody's lock, which get the grace time.
 It is 1 also after a drain that was given up, and when a part of the worker ended by itself.
@@ -184,17 +184,13 @@ class Departure:
             # What was refused is offered again meanwhile: its obstacle may be gone.
             return not completer.backlog or time.monotonic() >= began + FLUSH_S
 
-        def passed() -> tuple[int, bool]:
-            # What a claim that was cut off took is among the outcomes only once that is settled.
-            return completer.written, settling.done()
-
-        await self._wait_while_going_on(written, max(deadline, began + FLUSH_S), passed)
+        await self._wait_for_writing(written, max(deadline, began + FLUSH_S))
         if switch.recycles and not written():
             await self._outlast(written)
             # Nothing, unless a signal has made an ordinary stop of it.
             await self._wait_until(lambda: switch.recycles or written(), max(deadline, time.monotonic() + FLUSH_S))
         if switch.interrupted:
-            await self._wait_while_going_on(written, time.monotonic() + FLUSH_S, passed, heed_signals=False)
+            await self._wait_for_writing(written, time.monotonic() + FLUSH_S, heed_signals=False)
 
     async def _outlast(self, written: Callable[[], bool]) -> None:
         """Wait on, as a worker that recycles, while the database is away."""
@@ -240,16 +236,20 @@ class Departure:
                 return
             await asyncio.sleep(0.01)
 
-    async def _wait_while_going_on(
-        self, condition: Callable[[], bool], until: float, passed: Callable[[], object], *, heed_signals: bool = True
-    ) -> None:
-        """Wait as `_wait_until` does, and GOING_ON_S more while what has ``passed`` is another each FLUSH_S."""
-        before = passed()
-        await self._wait_until(condition, until, heed_signals=heed_signals)
-        most = time.monotonic() + GOING_ON_S
-        while not condition() and passed() != before and time.monotonic() < most:
+    async def _wait_for_writing(self, written: Callable[[], bool], until: float, *, heed_signals: bool = True) -> None:
+        """Wait as `_wait_until` does, and GOING_ON_S more while outcomes come in or get written each FLUSH_S."""
+        completer = self._completer
+
+        def passed() -> tuple[int, int]:
+            # What a claim that was cut off took comes in once that is settled.
+            return completer.written, completer.written + completer.backlog
+
+        await self._wait_until(written, until - FLUSH_S, heed_signals=heed_signals)
+        before, most = passed(), until + GOING_ON_S
+        await self._wait_until(written, until, heed_signals=heed_signals)
+        while not written() and passed() != before and time.monotonic() < most:
             before = passed()
-            await self._wait_until(condition, min(most, time.monotonic() + FLUSH_S), heed_signals=heed_signals)
+            await self._wait_until(written, min(most, time.monotonic() + FLUSH_S), heed_signals=heed_signals)
 
     async def sign_off(self, until: float | None = None, *, recycling: bool = False) -> bool:
         """Take this worker off the list; tells whether the database was there.

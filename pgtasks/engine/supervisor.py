@@ -47,7 +47,7 @@ from pgtasks.settings import WorkerSettings
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SIGNALS_TO_KILL = 3
 # How much longer than its grace time a worker gets to end: its last statements have limits too.
-KILL_AFTER_S = 6.0
+KILL_AFTER_S = 8.0
 # How long a database that is away keeps the supervisor at its end, and in a stop beyond the grace time.
 GIVE_BACK_S, GIVE_BACK_STOPPING_S = 5.0, 1.0
 # The same after a second signal; and the least of it, the more if it has killed workers, which gave nothing back.

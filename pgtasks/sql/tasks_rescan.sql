@@ -7,19 +7,23 @@
 -- Index: tasks_claim_order: one probe per priority in use, highest first, then the rows.
 -- Then tasks_pkey.
 --
--- Shape: as tasks_claim.sql, with the lanes found by a loose index scan instead of given.
-WITH RECURSIVE lane (priority) AS (
+-- Shape: as tasks_claim.sql, with the lanes found by a loose index scan instead of given. A lane
+-- begins at its first row that is there (in the one snapshot of this statement there is none
+-- before it), so that what is dead at its head is walked once, to find that row, and not again.
+WITH RECURSIVE lane (priority, run_at, id) AS (
     (
-        SELECT t.priority FROM pgtasks.tasks AS t
-        WHERE t.queue = %(queue)s ORDER BY t.priority DESC LIMIT 1
+        SELECT t.priority, t.run_at, t.id
+        FROM pgtasks.tasks AS t
+        WHERE t.queue = %(queue)s ORDER BY t.priority DESC, t.run_at, t.id LIMIT 1
     )
     UNION ALL
-    SELECT (
-        SELECT t.priority FROM pgtasks.tasks AS t
-        WHERE t.queue = %(queue)s AND t.priority < lane.priority ORDER BY t.priority DESC LIMIT 1
-    )
+    SELECT below.priority, below.run_at, below.id
     FROM lane
-    WHERE lane.priority IS NOT NULL
+    CROSS JOIN LATERAL (
+        SELECT t.priority, t.run_at, t.id
+        FROM pgtasks.tasks AS t
+        WHERE t.queue = %(queue)s AND t.priority < lane.priority ORDER BY t.priority DESC, t.run_at, t.id LIMIT 1
+    ) AS below
 ),
 
 due AS MATERIALIZED (
@@ -30,6 +34,7 @@ due AS MATERIALIZED (
         FROM pgtasks.tasks AS t
         WHERE t.queue = %(queue)s
             AND t.priority = lane.priority
+            AND (t.run_at, t.id) >= (lane.run_at, lane.id)
             AND t.run_at <= statement_timestamp()
             AND t.state = 'queued'
             AND t.losses = 0
