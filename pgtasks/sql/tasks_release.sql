@@ -59,8 +59,7 @@ spent AS MATERIALIZED (
 
 emptied AS (
     DELETE FROM pgtasks.leases AS l
-    USING spent AS s
-    WHERE l.id = s.id
+    WHERE l.id = ANY(array(SELECT s.id FROM spent AS s))
 ),
 
 rung AS (
