@@ -141,11 +141,11 @@ def drain(bench: Bench, plan: Plan, *, is_held: bool) -> TimedRun:
     done = _finished(bench, plan.tasks)
     rows = bench.connection.execute(_BY_TENTH.encode(), {"seconds": plan.seconds}).fetchall()
     counts = {tenth: tasks for _, tenth, tasks in rows}
-    # The very last one, of a backlog that ran dry, stands on the upper bound.
-    ran_dry = rows[0][0] < plan.seconds
+    # The very last one of a run that was shorter, if by a moment, stands on the upper bound.
+    is_shorter = rows[0][0] < plan.seconds
     by_tenth = [counts.get(tenth, 0) for tenth in range(1, TENTHS + 1)]
-    by_tenth[-1] += counts.get(TENTHS + 1, 0) if ran_dry else 0
-    if ran_dry:
+    by_tenth[-1] += counts.get(TENTHS + 1, 0) if is_shorter else 0
+    if done == plan.tasks:
         progress(f"held: the backlog lasted for {rows[0][0]:.1f} s only; more --tasks would make it last")
     return TimedRun(
         seconds=rows[0][0],

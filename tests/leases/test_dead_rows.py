@@ -1,0 +1,72 @@
+"""N-02: what is dead in tasks and leases is not walked, whatever the statistics say of them."""
+
+from typing import Any
+
+import psycopg
+import pytest
+
+from bench import plans
+from pgtasks.outcome import Cancelled, Completed, Dead, RetryIn
+from pgtasks.store import statements
+from pgtasks.store.session import Statement
+from tests.claims.helpers import ME, explain
+from tests.database import Connection, rows
+from tests.leases import steps
+
+ENDED, EMPTIED = [(1, 1)], [1]
+ENDS: dict[str, Statement[Any]] = {
+    "complete": statements.complete(ME, ENDED, [Completed()], EMPTIED),
+    "retry": statements.retry(ME, ENDED, [RetryIn(1.0, steps.FAILURE)], EMPTIED),
+    "bury": statements.bury(ME, ENDED, [Dead("exhausted", steps.FAILURE)], EMPTIED),
+    "cancelled": statements.cancelled(ME, ENDED, [Cancelled("no")], EMPTIED),
+    "release": statements.release(ME, ENDED, [0.0], EMPTIED),
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_emptied_leases_are_found_by_their_ids(dsn: str, connection: Connection, end: str) -> None:
+    """Behind an old snapshot vacuum counts no living row on many pages, and any plan looks cheap."""
+    with psycopg.connect(dsn) as holder:
+        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        rows(holder, "SELECT count(*) FROM pgtasks.leases")
+        rows(
+            connection,
+            "INSERT INTO pgtasks.leases (worker_id, expires_at, task_ids)"
+            " SELECT %s, clock_timestamp(), array(SELECT generate_series(1, 400)) FROM generate_series(1, 50)",
+            ME,
+        )
+        connection.execute("DELETE FROM pgtasks.leases")
+        connection.execute("VACUUM (ANALYZE) pgtasks.leases")
+        said = "SELECT reltuples = 0 AND relpages >= 25 FROM pg_class WHERE oid = 'pgtasks.leases'::regclass"
+        assert rows(connection, said) == [(True,)]
+        with steps.connect(dsn) as engine:
+            scans = [node for node in explain(engine, ENDS[end]) if node.get("Relation Name") == "leases"]
+    read = [node for node in scans if node["Node Type"] != "ModifyTable"]
+    assert len(read) >= 2
+    assert all("id = ANY" in node.get("Index Cond", "") for node in read), read
+
+
+BEAT = statements.beat(ME, lease_s=30.0, lease_ids=[1], running=ENDED, busy=1, draining=False)
+HOT = {**{name: statement for name, (statement, _) in plans.hot().items()}, "beat": BEAT}
+# What looks for tasks otherwise than by their ids. (And claims, which update all of their tasks in one scan, by an
+# array of ids: under such statistics it is one of the claim order, whole, once for each claim.)
+OTHERS = {"claim", "rescan", "suspects", "counted suspects", "due", "left"}
+
+
+@pytest.mark.parametrize("name", sorted(HOT.keys() - OTHERS))
+def test_tasks_are_found_by_their_key(dsn: str, connection: Connection, name: str) -> None:
+    """Also where statistics say that there is none, as after a vacuum of an empty queue behind an old snapshot."""
+    connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 't' FROM generate_series(1, 20000)")
+    connection.execute("ANALYZE pgtasks.tasks")
+    with psycopg.connect(dsn) as holder:
+        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        rows(holder, "SELECT count(*) FROM pgtasks.tasks")
+        connection.execute("DELETE FROM pgtasks.tasks")
+        connection.execute("VACUUM (ANALYZE) pgtasks.tasks")
+        said = "SELECT reltuples = 0 AND relpages >= 500 FROM pg_class WHERE oid = 'pgtasks.tasks'::regclass"
+        assert rows(connection, said) == [(True,)]
+        with steps.connect(dsn) as engine:
+            found = explain(engine, HOT[name])
+    read = [node for node in found if node.get("Relation Name") == "tasks" and node["Node Type"] != "ModifyTable"]
+    by_id = {node.get("Index Name") for node in read if "queue" not in node.get("Index Cond", "")}
+    assert by_id == {"tasks_pkey"}, read
