@@ -1,11 +1,10 @@
-"""N-02: what is dead in tasks and leases is not walked, whatever the statistics say of them."""
+"""N-02: what is dead among the leases is not walked, whatever the statistics say of them."""
 
 from typing import Any
 
 import psycopg
 import pytest
 
-from bench import plans
 from pgtasks.outcome import Cancelled, Completed, Dead, RetryIn
 from pgtasks.store import statements
 from pgtasks.store.session import Statement
@@ -44,29 +43,3 @@ def test_emptied_leases_are_found_by_their_ids(dsn: str, connection: Connection,
     read = [node for node in scans if node["Node Type"] != "ModifyTable"]
     assert len(read) >= 2
     assert all("id = ANY" in node.get("Index Cond", "") for node in read), read
-
-
-BEAT = statements.beat(ME, lease_s=30.0, lease_ids=[1], running=ENDED, busy=1, draining=False)
-HOT = {**{name: statement for name, (statement, _) in plans.hot().items()}, "beat": BEAT}
-# What looks for tasks otherwise than by their ids. (And claims, which update all of their tasks in one scan, by an
-# array of ids: under such statistics it is one of the claim order, whole, once for each claim.)
-OTHERS = {"claim", "rescan", "suspects", "counted suspects", "due", "left"}
-
-
-@pytest.mark.parametrize("name", sorted(HOT.keys() - OTHERS))
-def test_tasks_are_found_by_their_key(dsn: str, connection: Connection, name: str) -> None:
-    """Also where statistics say that there is none, as after a vacuum of an empty queue behind an old snapshot."""
-    connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 't' FROM generate_series(1, 20000)")
-    connection.execute("ANALYZE pgtasks.tasks")
-    with psycopg.connect(dsn) as holder:
-        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        rows(holder, "SELECT count(*) FROM pgtasks.tasks")
-        connection.execute("DELETE FROM pgtasks.tasks")
-        connection.execute("VACUUM (ANALYZE) pgtasks.tasks")
-        said = "SELECT reltuples = 0 AND relpages >= 500 FROM pg_class WHERE oid = 'pgtasks.tasks'::regclass"
-        assert rows(connection, said) == [(True,)]
-        with steps.connect(dsn) as engine:
-            found = explain(engine, HOT[name])
-    read = [node for node in found if node.get("Relation Name") == "tasks" and node["Node Type"] != "ModifyTable"]
-    by_id = {node.get("Index Name") for node in read if "queue" not in node.get("Index Cond", "")}
-    assert by_id == {"tasks_pkey"}, read

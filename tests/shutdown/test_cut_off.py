@@ -63,11 +63,11 @@ async def test_outcomes_that_go_on_being_written_get_the_time(
         return await real(statement, *rest)
 
     monkeypatch.setattr(outgoing, "ROWS_MAX", 10)
-    monkeypatch.setattr(worker._links.finish, "fetch_one", slow)  # noqa: SLF001 - as above
+    monkeypatch.setattr(worker._links.finish, "fetch_one", slow)  # noqa: SLF001 - the same as above here
     assert await worker.introduce()
     working = asyncio.create_task(worker.work())
     deadline = time.monotonic() + 10
-    while worker._completer.backlog < 30:  # noqa: SLF001 - as above
+    while worker._completer.backlog < 30:  # noqa: SLF001 - the same as above here
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
     batches = 0
