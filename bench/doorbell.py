@@ -30,7 +30,10 @@ def main(dsn: str, path: str) -> None:
     """Serve the default queue until the process is killed."""
     note = stamps.writer(path)
     lane = Lane(0, datetime(1970, 1, 1, tzinfo=UTC), 0)
+    heard: list[object] = []
     with session.connect(dsn, "claim", worker="floor") as connection:
+        # One that arrives with a statement's reply is read by the driver, and told to nobody else.
+        connection.add_notify_handler(heard.append)
         connection.execute("LISTEN pgtasks")
         session.fetch_all(connection, statements.arm_bells([QUEUE_DEFAULT]))
         while True:
@@ -40,17 +43,18 @@ def main(dsn: str, path: str) -> None:
                     note(json.loads(row.payload)["number"])
                 lane = Lane(0, *max((row.run_at, row.id) for row in rows))
                 session.fetch_all(connection, _complete(rows))
-            _wait(connection)
+            _wait(connection, heard)
+            # Before the claim, not after it: what is heard from now on may be about what it did not see.
+            heard.clear()
 
 
-def _wait(connection: session.SyncConnection) -> None:
-    """Wait for a notification, and take all that came."""
-    heard = False
+def _wait(connection: session.SyncConnection, heard: list[object]) -> None:
+    """Wait until a notification was heard, and take all that came; one that came before this call ends it at once."""
     while not heard:
         select.select([connection.fileno()], [], [])
         connection.pgconn.consume_input()
-        while connection.pgconn.notifies() is not None:
-            heard = True
+        while (note := connection.pgconn.notifies()) is not None:
+            heard.append(note)
 
 
 def _claim(lane: Lane) -> session.Statement[Claimed]:

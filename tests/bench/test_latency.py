@@ -1,14 +1,16 @@
 """`./dev bench latency` measures an idle worker beside its floor, and a busy one without omitting its stalls."""
 
 import random
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
 import pytest
 
-from bench import arrivals, database
+from bench import arrivals, database, doorbell
 from bench.database import Bench
 from bench.rivals import RIVALS, run
 from bench.rivals.beside import Field
@@ -16,7 +18,8 @@ from bench.rivals.rival import Rival
 from bench.scenario import Plan
 from bench.scenarios import latency
 from bench.stamps import Stamps, writer
-from tests.database import Connection, Server
+from pgtasks.store import session
+from tests.database import Connection, Server, wait_until
 
 
 @pytest.mark.pg
@@ -109,6 +112,29 @@ def test_a_stall_of_the_database_counts_for_each_task_that_was_due_meanwhile(
     late = [number for number, due in found.intended.items() if found.committed[number] - due > 0.05]
     assert len(late) > 20, "a stall of 0.2 s at 200 tasks a second delays some 40 of them"
     assert connection.execute("SELECT count(*) FROM pgtasks.tasks").fetchone() == (len(found.intended),)
+
+
+def test_the_floor_hears_what_comes_with_a_reply(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task committed after a claim looked, whose notification comes before the claim's reply, is taken."""
+    real, empty = session.fetch_all, threading.Event()
+
+    def fetch_all(connection: session.SyncConnection, statement: session.Statement[Any]) -> list[Any]:
+        rows = real(connection, statement)
+        if not rows and stamps.count() == 1 and not empty.is_set():
+            empty.set()
+            arrivals.send(producer, [2])
+            connection.execute("SELECT")  # stands for the last part of the claim's reply
+        return rows
+
+    monkeypatch.setattr(session, "fetch_all", fetch_all)
+    with Stamps() as stamps, psycopg.connect(dsn) as producer, ThreadPoolExecutor(1) as pool:
+        arrivals.send(producer, [1])
+        floor = pool.submit(doorbell.main, dsn, str(stamps.path))
+        try:
+            wait_until(lambda: stamps.count() == 2, hint=lambda: f"only {stamps.read().keys()} were taken")
+        finally:
+            producer.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ 'floor'")
+            assert isinstance(floor.exception(), psycopg.Error)
 
 
 def test_a_task_that_ran_twice_is_no_valid_run() -> None:
