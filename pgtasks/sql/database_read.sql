@@ -16,7 +16,7 @@
 -- on in the order of queues, and those of the next one left out. Else a table that seems to
 -- have one queue is read as a whole for each of the others.
 WITH RECURSIVE live (queue, step) AS (
-    (SELECT t.queue, 1 FROM pgtasks.tasks AS t ORDER BY t.queue LIMIT 1)
+    (SELECT t.queue, 1 FROM pgtasks.tasks AS t WHERE t.queue >= '' ORDER BY t.queue LIMIT 1)
     UNION ALL
     SELECT
         (SELECT t.queue FROM pgtasks.tasks AS t WHERE t.queue > l.queue ORDER BY t.queue LIMIT 1),

@@ -5,7 +5,7 @@
 -- Index: tasks_claim_order and dead_letters_queue, as loose scans: one probe per queue, and one
 -- per priority in use (the first 100), whatever the number of tasks.
 WITH RECURSIVE live (queue, step) AS (
-    (SELECT t.queue, 1 FROM pgtasks.tasks AS t ORDER BY t.queue LIMIT 1)
+    (SELECT t.queue, 1 FROM pgtasks.tasks AS t WHERE t.queue >= '' ORDER BY t.queue LIMIT 1)
     UNION ALL
     SELECT
         (SELECT t.queue FROM pgtasks.tasks AS t WHERE t.queue > l.queue ORDER BY t.queue LIMIT 1),

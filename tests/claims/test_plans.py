@@ -1,18 +1,25 @@
 """The hot statements find their rows by the index they name, with and without statistics and settings."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
 from bench.plans import ENGINE, hot, seed
-from pgtasks.store import conninfo, statements
+from pgtasks.store import conninfo, facts, reading, statements
+from pgtasks.store.session import Statement
 from pgtasks.store.statements import Lane
 from tests.claims.helpers import ME, analyze, explain
 from tests.database import Connection, Server, value
 
 TASKS = 100_000
 HOT = sorted(hot())
+LOOKS: dict[str, Statement[Any]] = {
+    "queues": reading.queues(limit=100),
+    "facts": facts.facts(),
+    "view": Statement("SELECT * FROM pgtasks.queue_stats", {}, tuple),
+}
 
 
 @pytest.fixture(scope="module")
@@ -87,3 +94,17 @@ def test_a_claim_reads_no_more_rows_than_it_takes(
     assert read
     few = name == "suspects" and (settings or statistics == "analyzed")
     assert max(read) <= (4 if few else 210), plan
+
+
+@pytest.mark.parametrize("settings", [ENGINE, {}], ids=["engine", "pooler"])
+@pytest.mark.parametrize("statistics", ["analyzed", "not analyzed"])
+@pytest.mark.parametrize("name", sorted(LOOKS))
+def test_all_queues_are_found_without_reading_their_tasks(
+    seeded: dict[str, Connection], name: str, statistics: str, settings: dict[str, str]
+) -> None:
+    """The index is partial: also the look for the first queue has to say what makes it usable."""
+    plan = explain(seeded[statistics], LOOKS[name], **settings)
+    scans = [node for node in plan if node.get("Relation Name") == "tasks"]
+    assert "Seq Scan" not in {node["Node Type"] for node in scans}, scans
+    first = [node.get("Index Name") for node in scans if ">= ''" in node.get("Index Cond", "")]
+    assert first == ["tasks_claim_order"], scans

@@ -70,7 +70,7 @@ def test_sql_is_the_script_and_nothing_else(tmp_path: Path) -> None:
         (["--sql", "--check"], "leave out --check"),
         (["--sql", "--json"], "leave out --json"),
         (["--from", "0001"], "--from goes with --sql"),
-        (["--sql", "--from", "0009"], f"there is no revision '0009'; there are: {', '.join(ALL)}"),
+        (["--sql", "--from", "0010"], f"there is no revision '0010'; there are: {', '.join(ALL)}"),
         (["--dsn", "postgresql://["], "cannot be read"),
         (["--frobnicate"], "no such option"),
     ],
