@@ -165,16 +165,16 @@ def measured(scenario: Scenario, plan: Plan, keys: Sequence[Key]) -> dict[str, A
 
 def _rounds(scenario: Scenario, bench: Bench, plan: Plan) -> tuple[Outcome, str | None]:
     """Give what was found, and what failed when that is not all."""
-    earlier = Outcome.newest
+    found = Outcome()
     try:
-        return scenario.measure(bench, plan), None
+        scenario.measure(bench, plan, found)
     except FAILURES as error:
-        found = Outcome.newest
-        if found is None or found is earlier or not found.rounds:
+        if not found.rounds:
             raise
         failed = f"round {len(found.rounds) + 1} of {plan.rounds} failed: {_line(error)}"
-    found.missing.append(f"{failed}; the figures are those of the rounds before it")
-    return found, failed
+        found.missing.append(f"{failed}; the figures are those of the rounds before it")
+        return found, failed
+    return found, None
 
 
 def _line(error: Exception) -> str:

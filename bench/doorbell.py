@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import select
 import sys
+import time
 import uuid
 from datetime import UTC, datetime
 
@@ -23,6 +24,7 @@ from pgtasks.store.statements import Lane
 
 BATCH = 500
 LEASE_S = 30.0
+ARM_AGAIN_S = 0.001
 _WORKER = uuid.uuid4()
 
 
@@ -35,7 +37,9 @@ def main(dsn: str, path: str) -> None:
         # One that arrives with a statement's reply is read by the driver, and told to nobody else.
         connection.add_notify_handler(heard.append)
         connection.execute("LISTEN pgtasks")
-        session.fetch_all(connection, statements.arm_bells([QUEUE_DEFAULT]))
+        while not session.fetch_all(connection, statements.arm_bells([QUEUE_DEFAULT]))[0].armed:
+            # Somebody's INSERT is in flight, and who is asleep without the bell hears nothing.
+            time.sleep(ARM_AGAIN_S)
         while True:
             # The first time: what was there before the bell was armed.
             while rows := session.fetch_all(connection, _claim(lane)):

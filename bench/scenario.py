@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from bench.database import Bench
 from bench.report import Figures, Key
@@ -23,17 +23,13 @@ class Plan(NamedTuple):
 class Outcome:
     """What a scenario found: the figures of each round, facts beside them, and what could not be measured.
 
-    A scenario makes one when it begins. Where a run turns out not to be valid, the `newest` has the rounds
-    before it, which were.
+    A scenario fills it as it goes on. Where a run turns out not to be valid, it has the rounds before that one,
+    which were.
     """
 
-    newest: ClassVar[Outcome | None] = None
     rounds: list[Figures] = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        Outcome.newest = self
 
 
 def no_rivals(*fixed: Key) -> Callable[[Sequence[str]], Sequence[Key]]:
@@ -55,6 +51,6 @@ class Scenario:
     summary: str
     keys: Callable[[Sequence[str]], Sequence[Key]]
     plan: Plan
-    measure: Callable[[Bench, Plan], Outcome]
+    measure: Callable[[Bench, Plan, Outcome], None]
     has_rivals: bool = False
     worker_command: Sequence[str] = ()

@@ -94,6 +94,8 @@ class StopRequested(BaseException):
     """Stands for "this worker is stopping"; never leaves the engine."""
 
 
+# What _steered has an outcome for.
+_NO_FAILURE = (Snooze, Cancel, CancelRequested, StopRequested, LeaseLost)
 # As tuples: to write a union takes a failing attempt as long as to look at it.
 _PERMANENT = (PermanentError, PayloadError)
 _NO_ERROR_OF_ITS_OWN = (TaskTimeout, ProcessDied)
@@ -120,9 +122,8 @@ def decide(
     from ``rng``. A dead process is retried whatever the policy says of errors: the handler raised none.
     Raises ConfigError when a handler steers with a delay that is none.
     """
-    steered = _steered(error)
-    if steered is not None:
-        return steered
+    if isinstance(error, _NO_FAILURE):
+        return _steered(error)
     if isinstance(error, _PERMANENT):
         return Dead("permanent", failure)
     if attempt >= max_attempts:
@@ -134,8 +135,8 @@ def decide(
     return Dead("permanent", failure)
 
 
-def _steered(error: BaseException) -> Outcome | None:
-    """Give the outcome of an end that is no failure; None for a failure."""
+def _steered(error: BaseException) -> Outcome:
+    """Give the outcome of an end that is no failure."""
     match error:
         case Snooze():
             return Snoozed(seconds(error.delay_s))
@@ -145,6 +146,4 @@ def _steered(error: BaseException) -> Outcome | None:
             return Cancelled("cancelled while it ran")
         case StopRequested():
             return Released()
-        case LeaseLost():
-            return Lost()
-    return None
+    return Lost()

@@ -40,9 +40,8 @@ KEYS = (
 )
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Fill each backlog once, then run all rounds, in an order that turns around each time."""
-    outcome = Outcome()
     with ExitStack() as stack:
         levels = {}
         # The longest one first: the inserts of the others put its head out of the server's cache.
@@ -59,7 +58,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
                 f"blocks read per 1,000 tasks {figures['blocks_read_5m']:.1f}, cold {figures['blocks_read_cold']:.1f}"
             )
     outcome.facts["backlogs"] = dict(BACKLOGS)
-    return outcome
 
 
 def _round(bench: Bench, levels: dict[str, Level], tasks: int, *, is_turned: bool) -> Figures:

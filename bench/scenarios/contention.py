@@ -56,9 +56,8 @@ def command(*queues: str) -> list[str]:
     return fleet.worker("bench.app:app", *options, concurrency=worker.CONCURRENCY)
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds: one, two and ten workers, and what they are compared with, in an order that turns around."""
-    outcome = Outcome()
     tasks, many = plan.tasks, max(COUNTS)
     kinds: dict[str, Callable[[], Together]] = {
         **{name: partial(_workers, bench, tasks, count) for count, name in COUNTS.items()},
@@ -87,7 +86,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
             f"SQL loops, ten to two {figures['floor_ten_to_two']:.2f}"
         )
         outcome.rounds.append(figures)
-    return outcome
 
 
 def _workers(bench: Bench, tasks: int, count: int) -> Together:

@@ -61,9 +61,8 @@ def command() -> list[str]:
     return fleet.worker("bench.app:app", concurrency=worker.CONCURRENCY)
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds, delayed and due in turns."""
-    outcome = Outcome()
     for number in range(1, plan.rounds + 1):
         fsync_ms = machine.fsync_ms(bench.server.directory)
         due = _due(bench, plan.tasks) if number % 2 == 0 else None
@@ -87,7 +86,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
             f"first start {figures['first_start_ms']:.1f} ms late, p99 {figures['lateness_p99_ms']:,.0f} ms"
         )
         outcome.rounds.append(figures)
-    return outcome
 
 
 def _due(bench: Bench, tasks: int) -> together.Together:

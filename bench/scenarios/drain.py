@@ -41,9 +41,8 @@ def keys(rivals: Sequence[str]) -> Sequence[Key]:
     return (*KEYS, *beside.keys(rivals, BUDGETS), *at_500)
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds: loop, worker, loop, the worker at its best, two of them, then each rival at its best."""
-    outcome = Outcome()
     field = beside.Field(bench, plan.rivals, outcome.missing)
     for number in range(1, plan.rounds + 1):
         figures = _round(bench, plan.tasks)
@@ -55,7 +54,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
         ratios = beside.ratios(theirs, figures["rate_at_best"])
         at_500 = beside.ratios(theirs, figures["rate"], f"ratio_at_{worker.CONCURRENCY}_to")
         outcome.rounds.append({**figures, **theirs, **ratios, **at_500})
-    return outcome
 
 
 def _round(bench: Bench, tasks: int) -> Figures:

@@ -84,9 +84,9 @@ def keys(rivals: Sequence[str]) -> Sequence[Key]:
     )
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds: bulk beside COPY, one by one, 16 producers in each state, then each rival."""
-    outcome, bulk = Outcome(), Bulk(bench, plan.tasks)
+    bulk = Bulk(bench, plan.tasks)
     field = Field(bench, plan.rivals, outcome.missing)
     try:
         for number in range(1, plan.rounds + 1):
@@ -106,7 +106,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
         "tasks_of": {"burst": plan.tasks // BURST, "one by one": plan.tasks // SINGLE},
         "slices": SLICES,
     }
-    return outcome
 
 
 def _round(bench: Bench, bulk: Bulk, plan: Plan) -> Figures:

@@ -63,9 +63,8 @@ KEYS = (
 )
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds: a plain worker at both ends and the variants between, forwards and backwards in turns."""
-    outcome = Outcome()
     for number in range(1, plan.rounds + 1):
         fsync_ms = machine.fsync_ms(bench.server.directory)
         names = list(VARIANTS) if number % 2 else list(reversed(VARIANTS))
@@ -82,7 +81,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
             f"{series.shown(outcome.rounds[-1][f'worker_cpu_us.{PLAIN}'])} us of the worker"
         )
     outcome.facts["variants"] = {name: variant.meaning for name, variant in VARIANTS.items()}
-    return outcome
 
 
 def _run(bench: Bench, tasks: int, variant: Variant) -> together.Together:

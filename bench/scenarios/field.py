@@ -34,9 +34,8 @@ def keys(rivals: Sequence[str]) -> Sequence[Key]:
     return (*KEYS, *beside.keys(rivals, {}))
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds: ourselves, every rival, ourselves again."""
-    outcome = Outcome()
     field = beside.Field(bench, plan.rivals, outcome.missing)
     for number in range(1, plan.rounds + 1):
         fsync_ms = machine.fsync_ms(bench.server.directory)
@@ -57,7 +56,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
         }
         progress(f"field {number}/{plan.rounds}: {rate:,.0f} tasks/s, at our best {best:,.0f}")
         outcome.rounds.append({**figures, **theirs, **beside.ratios(theirs, best)})
-    return outcome
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

@@ -37,9 +37,9 @@ def command(kind: str) -> list[str]:
     return fleet.worker(_APP, concurrency=CONCURRENCY[kind])
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds: each kind and duration once, in an order that turns around each time."""
-    outcome = Outcome(facts={"concurrency": CONCURRENCY})
+    outcome.facts |= {"concurrency": CONCURRENCY}
     for number in range(1, plan.rounds + 1):
         figures: Figures = {"fsync_ms": machine.fsync_ms(bench.server.directory)}
         for kind, duration_ms in CASES if number % 2 else reversed(CASES):
@@ -49,7 +49,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
             + ", ".join(f"{kind} {ms} ms {figures[f'share_of_ideal_{kind}_{ms}ms']:.2f}" for kind, ms in CASES)
         )
         outcome.rounds.append(figures)
-    return outcome
 
 
 def _case(bench: Bench, plan: Plan, kind: str, duration_ms: int) -> Figures:

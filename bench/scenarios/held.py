@@ -105,9 +105,8 @@ def keys(rivals: Sequence[str]) -> Sequence[Key]:
     return (*KEYS, *theirs)
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds, with and without the snapshot in turns, then each rival the same way."""
-    outcome = Outcome()
     field = Field(bench, plan.rivals, outcome.missing)
     by_tenth = []
     drain(bench, plan._replace(seconds=plan.seconds * WARM_UP), is_held=False)
@@ -123,7 +122,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
         )
         outcome.rounds.append({**figures, **field.each(partial(_rival, bench, plan, order))})
     outcome.facts["rate_held_by_tenth"] = by_tenth
-    return outcome
 
 
 def drain(bench: Bench, plan: Plan, *, is_held: bool) -> TimedRun:

@@ -29,9 +29,9 @@ KEYS = (
 )
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds, with and without the transaction in turns."""
-    outcome, by_tenth = Outcome(), []
+    by_tenth = []
     for number in range(1, plan.rounds + 1):
         figures, tenths = _round(bench, plan.tasks, held_first=number % 2 == 1)
         outcome.rounds.append(figures)
@@ -43,7 +43,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
             f"claims last to first {'-' if ratio is None else format(ratio, '.2f')}"
         )
     outcome.facts["claim_us_by_tenth"] = by_tenth
-    return outcome
 
 
 def _round(bench: Bench, tasks: int, *, held_first: bool) -> tuple[Figures, list[float]]:

@@ -84,9 +84,9 @@ def keys(rivals: Sequence[str]) -> Sequence[Key]:
     )
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds: idle in turns with the floor, then under load, then each rival."""
-    outcome = Outcome(facts={"tasks_each_idle": plan.tasks, "gap_s": GAP_S, "counted_from": "COMMIT has returned"})
+    outcome.facts |= {"tasks_each_idle": plan.tasks, "gap_s": GAP_S, "counted_from": "COMMIT has returned"}
     field, rng = Field(bench, plan.rivals, outcome.missing), random.Random()
     floor_dsn = _floor_database(bench)
     for number in range(1, plan.rounds + 1):
@@ -100,7 +100,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
         )
         figures |= field.each(lambda rival: of_rival(bench, rival, plan.tasks))
         outcome.rounds.append(figures)
-    return outcome
 
 
 def _floor_database(bench: Bench) -> str:

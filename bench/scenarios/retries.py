@@ -51,9 +51,8 @@ def command() -> list[str]:
     return fleet.worker(APP, concurrency=worker.CONCURRENCY)
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds, storm and calm in turns."""
-    outcome = Outcome()
     for number in range(1, plan.rounds + 1):
         fsync_ms = machine.fsync_ms(bench.server.directory)
         order = (True, False) if number % 2 else (False, True)
@@ -76,7 +75,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
             f"SQL loop {figures['floor_storm_to_calm']:.2f}"
         )
         outcome.rounds.append(figures)
-    return outcome
 
 
 def drain(bench: Bench, tasks: int, *, is_storm: bool) -> Drained:

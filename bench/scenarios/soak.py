@@ -78,9 +78,8 @@ def command(port: int = 9187) -> list[str]:
     return fleet.worker(APP, "--metrics-port", str(port), concurrency=worker.CONCURRENCY)
 
 
-def measure(bench: Bench, plan: Plan) -> Outcome:
+def measure(bench: Bench, plan: Plan, outcome: Outcome) -> None:
     """Run all rounds, of which one is enough."""
-    outcome = Outcome()
     found = []
     for number in range(1, plan.rounds + 1):
         figures, samples = _round(bench, plan)
@@ -94,7 +93,6 @@ def measure(bench: Bench, plan: Plan) -> Outcome:
             f"{series.shown(figures['lateness_from_plan_p99_ms_last_tenth'])} ms at last"
         )
     outcome.facts["series"] = [[sample._asdict() for sample in samples] for samples in found]
-    return outcome
 
 
 def _round(bench: Bench, plan: Plan) -> tuple[Figures, list[series.Sample]]:

@@ -11,8 +11,7 @@ import random
 import threading
 import time
 from dataclasses import replace
-from functools import lru_cache
-from types import CoroutineType, TracebackType
+from types import CodeType, CoroutineType, TracebackType
 from typing import Any, Protocol
 
 from pgtasks import events
@@ -275,6 +274,32 @@ def _completed(result: object) -> Completed:
 
 def describe(error: BaseException) -> Failure:
     """Put an exception into words that any text column takes; never raises."""
+    message = text_of(error)
+    try:
+        place = traces.place_of(error)
+    except BaseException:  # noqa: BLE001 - an exception's attributes may be the handler's code
+        place = None
+    if place is None:
+        return _failure(error, message)
+    kind = type(error)
+    key = (id(kind), message, place)
+    known = _known.get(key)
+    if known is not None:
+        return known[0]
+    failure = _failure(error, message)
+    if len(failure.message) + len(failure.traceback) <= KEPT_CHARACTERS_MAX:
+        if len(_known) >= FAILURES_KEPT:
+            _known.clear()
+        _known[key] = failure, kind, traces.codes_of(error)
+    return failure
+
+
+# Where a service is away, the same failure comes thousands of times a second. By the identities of its kind and of
+# the code that it came through, which are kept as long as the failure is.
+_known: dict[tuple[int, str, tuple[int, ...]], tuple[Failure, type[BaseException], list[CodeType]]] = {}
+
+
+def _failure(error: BaseException, message: str) -> Failure:
     kind = type(error)
     error_class = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     outcome: AttemptOutcome = "failed"
@@ -284,22 +309,12 @@ def describe(error: BaseException) -> Failure:
         outcome = "cancelled"
     elif isinstance(error, ProcessDied):
         outcome = "worker_lost"
-    message, trace = text_of(error), _traceback(error)
-    is_short = len(message) + len(trace) <= KEPT_CHARACTERS_MAX
-    return (_kept_failure if is_short else _failure)(error_class, message, trace, outcome)
-
-
-def _failure(error_class: str, message: str, trace: str, outcome: AttemptOutcome) -> Failure:
     return Failure(
         error_class=storable(error_class, CLASS_CHARACTERS_MAX),
         message=storable(message, MESSAGE_CHARACTERS_MAX),
-        traceback=storable(trace, TRACEBACK_CHARACTERS_MAX),
+        traceback=storable(_traceback(error), TRACEBACK_CHARACTERS_MAX),
         outcome=outcome,
     )
-
-
-# Where a service is away, the same failure comes thousands of times a second.
-_kept_failure = lru_cache(FAILURES_KEPT)(_failure)
 
 
 def text_of(error: BaseException) -> str:

@@ -37,10 +37,39 @@ def text_of(error: BaseException, trace: TracebackType | None) -> str:
     return text or "".join(traceback.format_exception(type(error), error, trace, limit=-FRAMES_MAX))
 
 
+def place_of(error: BaseException) -> tuple[int, ...] | None:
+    """Give what, beside its kind and its message, the text of an exception depends on: the way it came.
+
+    Two numbers a frame, the identity of its code and the place in it; so it means something as long as the
+    code lives. None where the text depends on more than that, and for a long way.
+    """
+    if _is_chained(error) or hasattr(error, "__notes__"):
+        return None
+    place: list[int] = []
+    trace = error.__traceback__
+    while trace is not None:
+        place += (id(trace.tb_frame.f_code), trace.tb_lasti)
+        trace = trace.tb_next
+    return None if len(place) > 2 * _PLAIN_FRAMES_MAX or isinstance(error, _SAYS_MORE) else tuple(place)
+
+
+def codes_of(error: BaseException) -> list[CodeType]:
+    """Give the code of each frame that an exception left."""
+    codes: list[CodeType] = []
+    trace = error.__traceback__
+    while trace is not None:
+        codes.append(trace.tb_frame.f_code)
+        trace = trace.tb_next
+    return codes
+
+
+def _is_chained(error: BaseException) -> bool:
+    return error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__)
+
+
 def _plain_text(error: BaseException, trace: TracebackType | None) -> str | None:
     """Give the text of a plain exception with a short stack; None for others."""
-    chained = error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__)
-    if chained or isinstance(error, _SAYS_MORE) or hasattr(error, "__notes__"):
+    if _is_chained(error) or isinstance(error, _SAYS_MORE) or hasattr(error, "__notes__"):
         return None
     frames = _frames(trace)
     return None if frames is None else "".join([_HEADER, *frames, _last_line(error)])

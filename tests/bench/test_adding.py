@@ -8,7 +8,7 @@ import pytest
 
 from bench import cpu, database, level
 from bench.database import Bench
-from bench.scenario import Plan
+from bench.scenario import Outcome, Plan
 from bench.scenarios import backlog, enqueue
 from tests.long import LONG
 
@@ -32,7 +32,9 @@ def test_a_small_round_has_every_figure(
     for state in left_out:
         monkeypatch.delitem(enqueue.STATES, state)
     monkeypatch.setattr(enqueue, "SLICES", 1)
-    (figures,) = enqueue.measure(bench, Plan(tasks=400, rounds=1)).rounds
+    outcome = Outcome()
+    enqueue.measure(bench, Plan(tasks=400, rounds=1), outcome)
+    (figures,) = outcome.rounds
     expected = [key.name for key in enqueue.KEYS if not key.name.endswith(tuple(f"16_producers{s}" for s in left_out))]
     assert not cpu.is_supported() or [name for name in expected if figures.get(name) is None] == []
     assert all(value is None or value > 0 for value in figures.values())
@@ -80,7 +82,8 @@ def test_a_task_given_back_does_not_count_for_all_those_behind_it(bench: Bench) 
 def test_small_backlogs_have_every_figure(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a round that goes up and one that goes down."""
     monkeypatch.setattr(backlog, "BACKLOGS", {"10k": 2000, "1m": 3000, "5m": 4000})
-    outcome = backlog.measure(bench, Plan(tasks=2000, rounds=2))
+    outcome = Outcome()
+    backlog.measure(bench, Plan(tasks=2000, rounds=2), outcome)
     assert not cpu.is_supported() or all(
         figures[key.name] is not None for figures in outcome.rounds for key in backlog.KEYS
     )

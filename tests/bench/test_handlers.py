@@ -4,7 +4,7 @@ import pytest
 
 from bench import database, together
 from bench.report import Figures
-from bench.scenario import Plan
+from bench.scenario import Outcome, Plan
 from bench.scenarios import handlers
 
 
@@ -15,8 +15,9 @@ def test_each_figure_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Here for one case; every case has its keys."""
     monkeypatch.setattr(handlers, "CASES", [("sync", 10)])
     monkeypatch.setattr(together, "SETTLE_S", 0.0)
+    outcome = Outcome()
     with database.started() as bench:
-        outcome = handlers.measure(bench, Plan(tasks=60, rounds=1, seconds=1.0))
+        handlers.measure(bench, Plan(tasks=60, rounds=1, seconds=1.0), outcome)
     figures: Figures = outcome.rounds[0]
     assert {key.name for key in handlers.KEYS if "_sync_10ms" in key.name} <= figures.keys()
     rate, share = figures["rate_sync_10ms"], figures["share_of_ideal_sync_10ms"]

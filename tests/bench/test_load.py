@@ -15,7 +15,7 @@ from bench import cpu, series, steady, together
 from bench.apps import mixed
 from bench.database import Bench
 from bench.report import at, document
-from bench.scenario import Plan
+from bench.scenario import Outcome, Plan
 from bench.scenarios import SCENARIOS, contention, delayed, features, soak
 from pgtasks import schema
 from tests.database import Connection, Server
@@ -64,8 +64,8 @@ def test_it_has_every_figure(bench: Bench, name: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(together, "SETTLE_S", 0.1)
     monkeypatch.setattr(delayed, "LEAD_S", 2.5)
     monkeypatch.setattr(contention, "COUNTS", {1: "one", 2: "two", 3: "ten"})
-    scenario, plan = SCENARIOS[name], PLANS[name]
-    outcome = scenario.measure(bench, plan)
+    scenario, plan, outcome = SCENARIOS[name], PLANS[name], Outcome()
+    scenario.measure(bench, plan, outcome)
     keys = scenario.keys(())
     made = document(name, keys, outcome.rounds, outcome.facts, outcome.missing)
     lacking = {key.name for key in keys if at(made, key.name) is None} - MAY_LACK.get(name, set())

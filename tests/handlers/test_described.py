@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from pgtasks.engine import attempt
+import gc
+import weakref
+from typing import Any
+
+import pytest
+
+from pgtasks.engine import attempt, traces
 from pgtasks.engine.attempt import KEPT_CHARACTERS_MAX, describe
 from pgtasks.errors import TaskTimeout
 
@@ -27,17 +33,82 @@ class Odd(Exception):
 
 
 def test_equal_failures_are_one() -> None:
-    """By class, message, traceback and kind of end; a longer one is made anew, so that none fills the memory."""
+    """By class, message, traceback and kind of end; a long one is made anew: none fills the memory."""
     assert describe(ValueError("no")) is describe(ValueError("no"))
     assert describe(ValueError("no")) != describe(KeyError("no"))
     assert describe(ValueError("a")).message == "a"
     assert describe(ValueError("b")).message == "b"
     assert describe(TaskTimeout("no")).outcome == "timed_out"
-    before = attempt._kept_failure.cache_info().currsize  # noqa: SLF001 - what is kept is the point
     long = "x" * KEPT_CHARACTERS_MAX
     assert describe(ValueError(long)) == describe(ValueError(long))
     assert describe(ValueError(long)) is not describe(ValueError(long))
-    assert attempt._kept_failure.cache_info().currsize == before  # noqa: SLF001 - how many are kept is too
+
+
+def test_what_makes_a_text_differ_is_told_apart() -> None:
+    """Of one kind, with one message and from one line: what is chained to it, noted on it, and how it came there."""
+
+    def raised(note: str = "", cause: Exception | None = None) -> ValueError:
+        error = ValueError("no")
+        if note:
+            error.add_note(note)
+        with pytest.raises(ValueError, match="no") as caught:
+            raise error from cause
+        return caught.value
+
+    plain = describe(raised())
+    assert describe(raised()).traceback == plain.traceback
+    assert "look here" in describe(raised(note="look here")).traceback
+    assert "KeyError" in describe(raised(cause=KeyError("why"))).traceback
+    with pytest.raises(ValueError, match="no") as caught:
+        raise_here()
+    assert "in raise_here" in describe(caught.value).traceback
+
+
+def raise_here() -> None:
+    """Raise the same from another place."""
+    raise ValueError("no")
+
+
+def test_kinds_and_code_that_are_made_anew_are_not_mistaken() -> None:
+    """Something that is gone may leave its identity to what comes next; and none of it stays for ever."""
+    for number in range(3 * attempt.FAILURES_KEPT):
+        kind = type(f"Kind{number}", (Exception,), {})
+        made: dict[str, Any] = {"Kind": kind}
+        exec(compile("def fails():\n    raise Kind('no')\n", f"file{number}.py", "exec"), made)  # noqa: S102 - code made at run time is the case
+        with pytest.raises(kind) as caught:
+            made["fails"]()
+        found = describe(caught.value)
+        assert found.error_class.endswith(f"Kind{number}")
+        assert f'"file{number}.py"' in found.traceback
+    assert len(attempt._known) <= attempt.FAILURES_KEPT  # noqa: SLF001 - the bound is what is tested
+
+
+def test_what_is_known_by_its_identity_is_kept() -> None:
+    """Or the next thing that is made in its place would be taken for it."""
+    made: dict[str, Any] = {"Kind": type("Kind", (Exception,), {})}
+    exec("def fails():\n    raise Kind('no')\n", made)  # noqa: S102 - code made at run time is the case
+    with pytest.raises(made["Kind"]) as caught:
+        made["fails"]()
+    describe(caught.value)
+    kept = [weakref.ref(made["Kind"]), weakref.ref(made["fails"].__code__)]
+    traces._texts.clear()  # noqa: SLF001 - where the code is kept, too
+    made.clear()
+    del caught
+    gc.collect()
+    assert None not in [reference() for reference in kept]
+
+
+class Private(Exception):
+    """One that does not let anybody look at it."""
+
+    @property
+    def __cause__(self) -> Exception:  # type: ignore[override]  # that it is none that Python knows is what is tested
+        raise RuntimeError("no")
+
+
+def test_one_that_cannot_be_looked_at_is_described_all_the_same() -> None:
+    """Whatever its attributes do."""
+    assert describe(Private("why")).message == "why"
 
 
 def test_a_text_with_code_of_its_own_is_taken_as_plain_text() -> None:
