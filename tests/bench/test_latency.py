@@ -20,7 +20,7 @@ from bench.scenarios import latency
 from bench.stamps import Stamps, writer
 from pgtasks.errors import DatabaseError
 from pgtasks.store import session
-from tests.database import Connection, Server, wait_until
+from tests.database import Connection, Server, rows, wait_until
 
 
 @pytest.mark.pg
@@ -124,20 +124,20 @@ def test_the_floor_hears_what_comes_with_a_reply(dsn: str, monkeypatch: pytest.M
     real, empty = session.fetch_all, threading.Event()
 
     def fetch_all(connection: session.SyncConnection, statement: session.Statement[Any]) -> list[Any]:
-        rows = real(connection, statement)
-        if not rows and stamps.count() == 1 and not empty.is_set():
+        found = real(connection, statement)
+        if not found and stamps.count() == 1 and not empty.is_set():
             empty.set()
             arrivals.send(producer, [2])
             connection.execute("SELECT")  # stands for the last part of the claim's reply
-        return rows
+        return found
 
     monkeypatch.setattr(session, "fetch_all", fetch_all)
     with Stamps() as stamps, psycopg.connect(dsn) as producer, ThreadPoolExecutor(1) as pool:
         with psycopg.connect(dsn) as slow:
             slow.execute("INSERT INTO pgtasks.tasks (name, payload) VALUES ('stamp', '{\"number\": 1}')")
             floor = pool.submit(doorbell.main, dsn, str(stamps.path))
-            asked = "SELECT FROM pg_stat_activity WHERE application_name ~ 'floor' AND query ~ 'bell'"
-            wait_until(lambda: producer.execute(asked).fetchall() or producer.rollback())
+            asked = "SELECT 1 FROM pg_stat_activity WHERE application_name ~ 'floor' AND query ~ 'bell'"
+            wait_until(lambda: rows(producer, asked))
         try:
             wait_until(lambda: stamps.count() == 2, hint=lambda: f"only {stamps.read().keys()} were taken")
         finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import database, machine
+from bench import cpu, database, machine
 from pgtasks.embedded import PrivateServer
 
 
@@ -108,3 +108,15 @@ def test_the_measured_server_is_on_a_disk(monkeypatch: pytest.MonkeyPatch) -> No
         pytest.fail("started")
     assert where == [machine.DISK]
     assert machine.facts()["filesystem"] == "ext4"
+
+
+def test_a_server_process_that_nobody_saw_has_no_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A short run on a busy machine lacks a figure, and does not fail for that; two of a part are no valid run."""
+    sampler = cpu.BackendSampler("", "")
+    assert sampler.samples("claim") == []
+    seen = {1: cpu.Backend("claim", [cpu.Sample(1.0, 0.5)]), 2: cpu.Backend("finish")}
+    monkeypatch.setattr(sampler, "_backends", seen)
+    assert sampler.samples("claim") == [cpu.Sample(1.0, 0.5)]
+    seen[3] = cpu.Backend("claim")
+    with pytest.raises(AssertionError, match="2 server processes for claim"):
+        sampler.samples("claim")
