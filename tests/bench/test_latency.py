@@ -116,7 +116,9 @@ def test_a_stall_of_the_database_counts_for_each_task_that_was_due_meanwhile(
     assert connection.execute("SELECT count(*) FROM pgtasks.tasks").fetchone() == (len(found.intended),)
 
 
-def test_the_floor_hears_what_comes_with_a_reply(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_floor_hears_what_comes_with_a_reply(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A task committed after a claim looked, whose notification comes before the claim's reply, is taken.
 
     It gets the bell although somebody inserts something as it begins, which keeps the bell from being taken.
@@ -137,12 +139,14 @@ def test_the_floor_hears_what_comes_with_a_reply(dsn: str, monkeypatch: pytest.M
             slow.execute("INSERT INTO pgtasks.tasks (name, payload) VALUES ('stamp', '{\"number\": 1}')")
             floor = pool.submit(doorbell.main, dsn, str(stamps.path))
             asked = "SELECT 1 FROM pg_stat_activity WHERE application_name ~ 'floor' AND query ~ 'bell'"
-            wait_until(lambda: rows(producer, asked))
-        try:
-            wait_until(lambda: stamps.count() == 2, hint=lambda: f"only {stamps.read().keys()} were taken")
-        finally:
-            producer.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ 'floor'")
-            assert isinstance(floor.exception(), psycopg.Error | DatabaseError)
+            try:
+                wait_until(lambda: rows(connection, asked) or floor.done())
+                slow.commit()
+                wait_until(lambda: stamps.count() == 2, hint=lambda: f"only {stamps.read().keys()} were taken")
+            finally:
+                ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ 'floor'"
+                wait_until(lambda: rows(connection, ended) or floor.done())
+                assert isinstance(floor.exception(), psycopg.Error | DatabaseError)
 
 
 def test_a_task_that_ran_twice_is_no_valid_run() -> None:
