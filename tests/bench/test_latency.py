@@ -134,19 +134,23 @@ def test_the_floor_hears_what_comes_with_a_reply(
         return found
 
     monkeypatch.setattr(session, "fetch_all", fetch_all)
-    with Stamps() as stamps, psycopg.connect(dsn) as producer, ThreadPoolExecutor(1) as pool:
-        with psycopg.connect(dsn) as slow:
-            slow.execute("INSERT INTO pgtasks.tasks (name, payload) VALUES ('stamp', '{\"number\": 1}')")
-            floor = pool.submit(doorbell.main, dsn, str(stamps.path))
-            asked = "SELECT 1 FROM pg_stat_activity WHERE application_name ~ 'floor' AND query ~ 'bell'"
-            try:
-                wait_until(lambda: rows(connection, asked) or floor.done())
-                slow.commit()
-                wait_until(lambda: stamps.count() == 2, hint=lambda: f"only {stamps.read().keys()} were taken")
-            finally:
-                ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ 'floor'"
-                wait_until(lambda: rows(connection, ended) or floor.done())
-                assert isinstance(floor.exception(), psycopg.Error | DatabaseError)
+    with (
+        Stamps() as stamps,
+        ThreadPoolExecutor(1) as pool,
+        psycopg.connect(dsn) as producer,
+        psycopg.connect(dsn) as slow,
+    ):
+        slow.execute("INSERT INTO pgtasks.tasks (name, payload) VALUES ('stamp', '{\"number\": 1}')")
+        floor = pool.submit(doorbell.main, dsn, str(stamps.path))
+        asked = "SELECT 1 FROM pg_stat_activity WHERE application_name ~ 'floor' AND query ~ 'bell'"
+        try:
+            wait_until(lambda: rows(connection, asked) or floor.done())
+            slow.commit()
+            wait_until(lambda: stamps.count() == 2, hint=lambda: f"only {stamps.read().keys()} were taken")
+        finally:
+            ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ~ 'floor'"
+            wait_until(lambda: rows(connection, ended) or floor.done())
+            assert isinstance(floor.exception(), psycopg.Error | DatabaseError)
 
 
 def test_a_task_that_ran_twice_is_no_valid_run() -> None:
