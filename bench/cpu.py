@@ -114,6 +114,11 @@ class BackendSampler:
         assert len(backends) <= 1, f"{len(backends)} server processes for {part}: the run is not valid"
         return backends[0].samples if backends else []
 
+    def used_s(self, part: str, start_s: float, end_s: float) -> float | None:
+        """Give the CPU seconds of one part's process between two moments; None where it was not seen."""
+        samples = self.samples(part)
+        return between(samples, start_s, end_s) if samples else None
+
     def _watch(self) -> None:
         with psycopg.connect(self._admin_dsn, autocommit=True) as connection:
             look_at = 0.0
@@ -133,7 +138,7 @@ class BackendSampler:
 
 
 def between(samples: list[Sample], start_s: float, end_s: float) -> float:
-    """Give the CPU seconds used between two moments, interpolated between the samples around them."""
+    """Give the CPU seconds used between two moments, interpolated between samples, of which there are some."""
     return _at(samples, end_s) - _at(samples, start_s)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg import sql
 
-from bench import cpu, fleet, worker
+from bench import fleet, worker
 from bench.cpu import OURS, BackendSampler
 from bench.database import Bench, Connection
 from pgtasks import schema
@@ -100,9 +100,8 @@ class Level(Bench):
         claimed = self._claimed_between(started_s, ended_s)
 
         def us_of(part: str) -> float | None:
-            if not cpu.is_supported():
-                return None
-            return cpu.between(sampler.samples(part), started_s, ended_s) / claimed * 1e6
+            part_s = sampler.used_s(part, started_s, ended_s)
+            return None if part_s is None else part_s / claimed * 1e6
 
         return Costs(
             claim_us=us_of("claim"),

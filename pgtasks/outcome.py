@@ -146,4 +146,6 @@ def _steered(error: BaseException) -> Outcome:
             return Cancelled("cancelled while it ran")
         case StopRequested():
             return Released()
-    return Lost()
+        case LeaseLost():
+            return Lost()
+    raise TypeError(f"{type(error).__name__} has no outcome of its own")

@@ -300,11 +300,11 @@ class _Step:
                         raise
                     if time.monotonic() > deadline:
                         raise DatabaseError(
-                            f"migrating to {self.target} got no lock within {wait_s:g} s, {watcher.blame()}; "
+                            f"migrating to {self.target} got no lock within {wait_s:g} s, {watcher.blame(error)}; "
                             "end that session or wait for it, and run: pgtasks migrate",
                             sqlstate=error.sqlstate,
                         ) from error
-                    report(f"trying {self.target} again in a moment: {watcher.blame()}")
+                    report(f"trying {self.target} again in a moment: {watcher.blame(error)}")
             # Long enough for those who queued up behind the attempt to get their turn.
             time.sleep(pause_s * random.uniform(0.75, 1.25))
             pause_s = min(_RETRY_S_MAX, pause_s * 2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-from bench import cpu, fleet, machine, together, worker
+from bench import fleet, machine, together, worker
 from bench.cpu import BackendSampler
 from bench.database import Bench
 from bench.report import Figures, Key, progress
@@ -125,9 +125,7 @@ def _wave(bench: Bench, tasks: int, due: Any, sampler: BackendSampler) -> Wave:
     done, first_s, p50_s, p99_s, seconds = row
     assert done == tasks, f"{done} of {tasks} tasks are in history: the run is not valid"
     assert first_s >= 0, f"a task started {-first_s:.3f} s before it was due"
-    used_s = None
-    if cpu.is_supported():
-        used_s = cpu.between(sampler.samples("claim"), due.timestamp(), due.timestamp() + seconds)
+    used_s = sampler.used_s("claim", due.timestamp(), due.timestamp() + seconds)
     return Wave(seconds, first_s, p50_s, p99_s, None if used_s is None else used_s / tasks * 1e6)
 
 

@@ -275,31 +275,37 @@ def _completed(result: object) -> Completed:
 def describe(error: BaseException) -> Failure:
     """Put an exception into words that any text column takes; never raises."""
     message = text_of(error)
-    try:
-        place = traces.place_of(error)
-    except BaseException:  # noqa: BLE001 - an exception's attributes may be the handler's code
-        place = None
+    trace, place = _way_of(error)
     if place is None:
-        return _failure(error, message)
+        return _failure(error, message, trace)
     kind = type(error)
     key = (id(kind), message, place)
     known = _known.get(key)
     if known is not None:
         return known[0]
-    failure = _failure(error, message)
-    if len(failure.message) + len(failure.traceback) <= KEPT_CHARACTERS_MAX:
+    failure = _failure(error, message, trace)
+    if len(message) + len(failure.traceback) <= KEPT_CHARACTERS_MAX:
         if len(_known) >= FAILURES_KEPT:
             _known.clear()
-        _known[key] = failure, kind, traces.codes_of(error)
+        _known[key] = failure, kind, traces.codes_of(trace)
     return failure
+
+
+def _way_of(error: BaseException) -> tuple[TracebackType | None, traces.Place | None]:
+    """Give the frames that an exception left, read once: threads that raise the same one change them meanwhile."""
+    try:
+        trace = error.__traceback__
+        return trace, traces.place_of(error, trace)
+    except BaseException:  # noqa: BLE001 - an exception's attributes may be the handler's code
+        return None, None
 
 
 # Where a service is away, the same failure comes thousands of times a second. By the identities of its kind and of
 # the code that it came through, which are kept as long as the failure is.
-_known: dict[tuple[int, str, tuple[int, ...]], tuple[Failure, type[BaseException], list[CodeType]]] = {}
+_known: dict[tuple[int, str, traces.Place], tuple[Failure, type[BaseException], list[CodeType]]] = {}
 
 
-def _failure(error: BaseException, message: str) -> Failure:
+def _failure(error: BaseException, message: str, trace: TracebackType | None) -> Failure:
     kind = type(error)
     error_class = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     outcome: AttemptOutcome = "failed"
@@ -312,7 +318,7 @@ def _failure(error: BaseException, message: str) -> Failure:
     return Failure(
         error_class=storable(error_class, CLASS_CHARACTERS_MAX),
         message=storable(message, MESSAGE_CHARACTERS_MAX),
-        traceback=storable(_traceback(error), TRACEBACK_CHARACTERS_MAX),
+        traceback=storable(_traceback(error, trace), TRACEBACK_CHARACTERS_MAX),
         outcome=outcome,
     )
 
@@ -326,9 +332,9 @@ def text_of(error: BaseException) -> str:
         return f"<{type(error).__name__} whose message cannot be shown: {type(second).__name__}>"
 
 
-def _traceback(error: BaseException) -> str:
+def _traceback(error: BaseException, trace: TracebackType | None) -> str:
     try:
-        return traces.text_of(error, _own_frames_skipped(error.__traceback__))
+        return traces.text_of(error, _own_frames_skipped(trace))
     except BaseException as second:  # noqa: BLE001 - as above; also RecursionError on endless chains
         return f"<traceback cannot be shown: {type(second).__name__}>"
 

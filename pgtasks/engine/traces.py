@@ -14,6 +14,10 @@ from __future__ import annotations
 
 import traceback
 from types import CodeType, TracebackType
+from typing import TypeAlias
+
+# Where an exception passed: two numbers a frame, the identity of its code and the place in it.
+Place: TypeAlias = tuple[int, ...]
 
 FRAMES_MAX = 50
 # Longer ones may hold a recursion, which is folded.
@@ -37,26 +41,23 @@ def text_of(error: BaseException, trace: TracebackType | None) -> str:
     return text or "".join(traceback.format_exception(type(error), error, trace, limit=-FRAMES_MAX))
 
 
-def place_of(error: BaseException) -> tuple[int, ...] | None:
+def place_of(error: BaseException, trace: TracebackType | None) -> Place | None:
     """Give what, beside its kind and its message, the text of an exception depends on: the way it came.
 
-    Two numbers a frame, the identity of its code and the place in it; so it means something as long as the
-    code lives. None where the text depends on more than that, and for a long way.
+    It means something as long as the code lives. None where the text depends on more than that, and for a long way.
     """
-    if _is_chained(error) or hasattr(error, "__notes__"):
+    if _is_chained(error) or isinstance(error, _SAYS_MORE) or hasattr(error, "__notes__"):
         return None
     place: list[int] = []
-    trace = error.__traceback__
     while trace is not None:
         place += (id(trace.tb_frame.f_code), trace.tb_lasti)
         trace = trace.tb_next
-    return None if len(place) > 2 * _PLAIN_FRAMES_MAX or isinstance(error, _SAYS_MORE) else tuple(place)
+    return tuple(place) if len(place) <= 2 * _PLAIN_FRAMES_MAX else None
 
 
-def codes_of(error: BaseException) -> list[CodeType]:
-    """Give the code of each frame that an exception left."""
+def codes_of(trace: TracebackType | None) -> list[CodeType]:
+    """Give the code of each frame."""
     codes: list[CodeType] = []
-    trace = error.__traceback__
     while trace is not None:
         codes.append(trace.tb_frame.f_code)
         trace = trace.tb_next

@@ -19,6 +19,8 @@ from pgtasks.store.sql_files import sql
 
 # What passes when whoever is in the way has gone: a lock not available, a deadlock.
 _IN_THE_WAY = ("55P03", "40P01")
+# What a migration says itself that waits for transactions, of which no lock tells.
+_STILL_OPEN = "a transaction that wrote before this migration is still open"
 _POLL_S = 0.2
 _REPORT_INTERVAL_S = 5.0
 _LOOK_INTERVAL_S = 0.3
@@ -143,10 +145,11 @@ class Watcher:
         except DatabaseError:
             return  # Only the message gets poorer.
 
-    def blame(self) -> str:
-        """Describe who was in the way, as far as it is known."""
+    def blame(self, error: DatabaseError) -> str:
+        """Describe who was in the way, as far as it is known; ``error`` is what the migration failed with."""
         if not self._seen:
-            return "another session holds a lock on what it changes"
+            said = _printable(str(error).splitlines()[0])
+            return said if said.startswith(_STILL_OPEN) else "another session holds a lock on what it changes"
         one = self._seen[0]
         if one.hidden:
             return (

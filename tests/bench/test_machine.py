@@ -114,9 +114,13 @@ def test_a_server_process_that_nobody_saw_has_no_samples(monkeypatch: pytest.Mon
     """A short run on a busy machine lacks a figure, and does not fail for that; two of a part are no valid run."""
     sampler = cpu.BackendSampler("", "")
     assert sampler.samples("claim") == []
-    seen = {1: cpu.Backend("claim", [cpu.Sample(1.0, 0.5)]), 2: cpu.Backend("finish")}
+    assert sampler.used_s("claim", 1.0, 2.0) is None
+    samples = [cpu.Sample(1.0, 0.5), cpu.Sample(2.0, 1.5)]
+    seen = {1: cpu.Backend("claim", samples), 2: cpu.Backend("finish")}
     monkeypatch.setattr(sampler, "_backends", seen)
-    assert sampler.samples("claim") == [cpu.Sample(1.0, 0.5)]
+    assert sampler.samples("claim") == samples
+    assert sampler.used_s("claim", 1.0, 1.5) == 0.5
+    assert sampler.used_s("finish", 1.0, 1.5) is None
     seen[3] = cpu.Backend("claim")
     with pytest.raises(AssertionError, match="2 server processes for claim"):
         sampler.samples("claim")

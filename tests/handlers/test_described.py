@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import traceback
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -47,21 +49,34 @@ def test_equal_failures_are_one() -> None:
 def test_what_makes_a_text_differ_is_told_apart() -> None:
     """Of one kind, with one message and from one line: what is chained to it, noted on it, and how it came there."""
 
-    def raised(note: str = "", cause: Exception | None = None) -> ValueError:
-        error = ValueError("no")
-        if note:
-            error.add_note(note)
-        with pytest.raises(ValueError, match="no") as caught:
-            raise error from cause
+    def raised(error: Exception, cause: Exception | None = None, context: Exception | None = None) -> Exception:
+        error.__context__ = context
+        if cause is not None:
+            error.__cause__ = cause
+        with pytest.raises(Exception, match="no") as caught:
+            raise error
         return caught.value
 
-    plain = describe(raised())
-    assert describe(raised()).traceback == plain.traceback
-    assert "look here" in describe(raised(note="look here")).traceback
-    assert "KeyError" in describe(raised(cause=KeyError("why"))).traceback
+    plain = describe(raised(ValueError("no")))
+    assert describe(raised(ValueError("no"))) is plain
+    noted = ValueError("no")
+    noted.add_note("look here")
+    assert "look here" in describe(raised(noted)).traceback
+    assert "KeyError" in describe(raised(ValueError("no"), cause=KeyError("why"))).traceback
+    assert "KeyError" in describe(raised(ValueError("no"), context=KeyError("why"))).traceback
+    for inner in (KeyError("why"), OSError("where")):
+        assert type(inner).__name__ in describe(raised(ExceptionGroup("no", [inner]))).traceback
+    for near in ("norman", "nobody"):
+        error = raised(misspelt(near))
+        assert describe(error).traceback.endswith("".join(traceback.format_exception_only(error)))
     with pytest.raises(ValueError, match="no") as caught:
         raise_here()
     assert "in raise_here" in describe(caught.value).traceback
+
+
+def misspelt(near: str) -> AttributeError:
+    """Make an error to which Python says, from 3.12 on, which of its object's names was meant."""
+    return AttributeError("no", name=near[:-1], obj=SimpleNamespace(**{near: 1}))
 
 
 def raise_here() -> None:
@@ -104,6 +119,22 @@ class Private(Exception):
     @property
     def __cause__(self) -> Exception:  # type: ignore[override]  # that it is none that Python knows is what is tested
         raise RuntimeError("no")
+
+
+class Shrinking(Exception):
+    """One whose message is long the first time, and short after that."""
+
+    def __str__(self) -> str:
+        self.args = self.args or (1,)
+        count = self.args[0]
+        self.args = (count + 1,)
+        return "x" * (2 * KEPT_CHARACTERS_MAX) if count == 1 else "x"
+
+
+def test_no_long_message_is_kept() -> None:
+    """Whatever it says when it is asked again."""
+    describe(Shrinking())
+    assert max(len(message) for _, message, _ in attempt._known) <= KEPT_CHARACTERS_MAX  # noqa: SLF001 - what is kept is the point
 
 
 def test_one_that_cannot_be_looked_at_is_described_all_the_same() -> None:
