@@ -124,7 +124,7 @@ SCENARIO = Scenario(
     name="retries",
     summary=(__doc__ or "").partition("\n")[0],
     keys=no_rivals(*KEYS),
-    plan=Plan(tasks=500_000, rounds=3),
+    plan=Plan(tasks=500_000, rounds=5),
     measure=measure,
     worker_command=command(),
 )
