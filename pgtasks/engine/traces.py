@@ -46,7 +46,7 @@ def place_of(error: BaseException, trace: TracebackType | None) -> Place | None:
 
     It means something as long as the code lives. None where the text depends on more than that, and for a long way.
     """
-    if _is_chained(error) or isinstance(error, _SAYS_MORE) or hasattr(error, "__notes__"):
+    if not _is_plain(error):
         return None
     place: list[int] = []
     while trace is not None:
@@ -64,13 +64,15 @@ def codes_of(trace: TracebackType | None) -> list[CodeType]:
     return codes
 
 
-def _is_chained(error: BaseException) -> bool:
-    return error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__)
+def _is_plain(error: BaseException) -> bool:
+    """Tell whether the text is made of the frames, the kind and the message, and nothing else."""
+    chained = error.__cause__ is not None or (error.__context__ is not None and not error.__suppress_context__)
+    return not (chained or isinstance(error, _SAYS_MORE) or hasattr(error, "__notes__"))
 
 
 def _plain_text(error: BaseException, trace: TracebackType | None) -> str | None:
     """Give the text of a plain exception with a short stack; None for others."""
-    if _is_chained(error) or isinstance(error, _SAYS_MORE) or hasattr(error, "__notes__"):
+    if not _is_plain(error):
         return None
     frames = _frames(trace)
     return None if frames is None else "".join([_HEADER, *frames, _last_line(error)])

@@ -57,8 +57,8 @@ def test_it_does_not_wait_where_there_was_never_a_task(empty_dsn: str, server: S
         assert schema.migrate(empty_dsn, lock_wait_s=0.1).revision == schema.head()
 
 
-def test_a_reader_of_the_view_is_no_deadlock(claimed: str) -> None:
-    """It has the view and waits for nothing; the migration waits for it before it has anything that others want."""
+def test_it_gives_way_to_a_reader_of_the_view(claimed: str) -> None:
+    """Who reads it again meanwhile is not held up, and the migration names who was in its way."""
     with psycopg.connect(claimed) as reader, psycopg.connect(claimed, autocommit=True) as worker:
         reader.execute("SELECT count(*) FROM pgtasks.queue_stats")
         with pytest.raises(DatabaseError, match=f"pid {reader.info.backend_pid} ") as refused:
