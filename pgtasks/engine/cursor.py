@@ -9,11 +9,11 @@ State, per queue: a position (run_at, id) for each priority seen (a *lane*).
 ::
 
     claim from the cursors   each lane moves forward to its last row
-    claim from the head      ("rescan") the same, and lanes are found; and
-      it came back full      the lane it stopped in moves to its last row, also backward:
-                             what lies right behind that row has not been looked at
+    claim from the head      ("rescan") the same, and lanes are found
       it came back short     everything due before T that this worker can run was taken:
                              every lane moves up to T - LAG, past what it cannot run
+    any claim came back full the lane it stopped in moves to its last row, also backward:
+                             what lies right behind that row has not been looked at
 
 A lane that stands too far back costs a longer walk, nothing else. A row is *passed* when it
 appears behind its lane. That cannot happen to what returns to the queue with a delay, nor to a
@@ -26,8 +26,9 @@ delayed task: they sort by their due time, and no lane is ahead of the clock. It
 * a queue that was paused: rescans came back short, although tasks were there,
 * everything, when the database's clock was set back.
 
-The rescan finds those, and if it finds a whole batch of them the lane goes back there, so that
-a million rows that were passed are claimed as fast as any others. It is due
+While the worker keeps up, the next claim finds the first kind: it begins where the lanes stood a
+moment ago (``trail``). The rescan finds all, and if it finds a whole batch of them the lane goes back
+there, so that a million rows that were passed are claimed as fast as any others. It is due
 
 * SHORT_RESCAN_S after the last one when a claim came back short, and before falling asleep;
 * RESCAN_S after the last one under load, or SHARED_RESCAN_S while others claim as well (the ids of
@@ -61,6 +62,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from pgtasks.engine.trail import Positions, Trail
 from pgtasks.model import Claimed
 from pgtasks.store.statements import Lane
 
@@ -95,6 +97,7 @@ class Cursor:
         self._near_cost_s = 0.0
         # Where the lanes stood, with the monotonic time, oldest first; one more than NEAR_S old is kept.
         self._stood: deque[tuple[float, dict[int, tuple[datetime, int]]]] = deque()
+        self._trail = Trail()
         # The last claim got all it asked for: there is a backlog.
         self.busy = False
         # The lease of the last claim, and whether there were other claims between it and the one before.
@@ -105,10 +108,13 @@ class Cursor:
         """Give the lanes, highest priority first."""
         return [Lane(priority, *self._lanes[priority]) for priority in sorted(self._lanes, reverse=True)]
 
-    def claimed(self, rows: Sequence[Claimed], *, full: bool) -> None:
-        """Note the rows of a claim from the cursors, in claim order."""
-        self.busy = full
-        self._pass(rows)
+    def starts(self, now: float) -> list[Lane]:
+        """Give where a claim from the cursors begins at ``now`` (monotonic), highest priority first."""
+        return self._behind({} if self.busy else self._trail.back(now))
+
+    def claimed(self, rows: Sequence[Claimed], *, full: bool, ended: float) -> None:
+        """Note the rows of a claim from the cursors that ``ended`` then (monotonic), in claim order."""
+        self._take(rows, full=full, ended=ended)
 
     def rescanned(self, rows: Sequence[Claimed], *, full: bool, began: datetime, ended: float, cost_s: float) -> None:
         """Note the rows of a claim from the head, in claim order.
@@ -118,7 +124,7 @@ class Cursor:
         """
         self._rescanned_at = ended
         self._costs_s = (self._costs_s[1], cost_s)
-        self._went_back(rows, full=full)
+        self._take(rows, full=full, ended=ended)
         if not full:
             self._catch_up(began)
         self._remember(ended)
@@ -126,7 +132,7 @@ class Cursor:
     def looked_near(self, rows: Sequence[Claimed], *, full: bool, ended: float, cost_s: float) -> None:
         """Note the rows of a claim from ``near_lanes``, in claim order; times as in ``rescanned``."""
         self._near_at, self._near_cost_s = ended, cost_s
-        self._went_back(rows, full=full)
+        self._take(rows, full=full, ended=ended)
         self._remember(ended)
 
     def add_lanes(self, found: Iterable[Lane]) -> None:
@@ -135,9 +141,15 @@ class Cursor:
             self._lanes.setdefault(lane.priority, (lane.run_at, lane.id))
         self._limit_lanes()
 
-    def _went_back(self, rows: Sequence[Claimed], *, full: bool) -> None:
+    def _take(self, rows: Sequence[Claimed], *, full: bool, ended: float) -> None:
         self.busy = full
-        if full and rows:
+        if not rows:
+            return
+        # Those of others, as far as their leases tell, count as many rows each.
+        claims = rows[0].lease_id - self._lease_id if self._lease_id else 1
+        self._shared, self._lease_id = claims > 1, rows[0].lease_id
+        self._trail.leave(ended, self._lanes, len(rows) * max(1, claims))
+        if full:
             self._lanes.pop(rows[-1].priority, None)
         self._pass(rows)
 
@@ -148,9 +160,6 @@ class Cursor:
             self._stood.popleft()
 
     def _pass(self, rows: Sequence[Claimed]) -> None:
-        if rows:
-            self._shared = 0 < self._lease_id < rows[0].lease_id - 1
-            self._lease_id = rows[0].lease_id
         lanes = self._lanes
         for priority, last in {row.priority: row for row in rows}.items():
             lanes[priority] = max(lanes.get(priority, _BEGINNING), (last.run_at, last.id))
@@ -186,7 +195,10 @@ class Cursor:
 
     def near_lanes(self) -> list[Lane]:
         """Give the lanes as they stood NEAR_S ago, and those that are newer as they are."""
-        stood = self._stood[0][1] if self._stood else {}
+        return self._behind(self._stood[0][1] if self._stood else {})
+
+    def _behind(self, stood: Positions) -> list[Lane]:
+        """Give each lane as it stood, or as it is if that is further back."""
         return [Lane(lane[0], *min(lane[1:], stood.get(lane[0], lane[1:]))) for lane in self.lanes()]
 
     def rescan_in_s(self, now: float) -> float:

@@ -99,7 +99,7 @@ class Line(Source):
         if near:
             known = [lane.priority for lane in cursor.lanes()]
             cursor.add_lanes(await intake.link.fetch_all(looking.new_lanes(self.queue, known, self._names)))
-        lanes = cursor.near_lanes() if near else cursor.lanes()
+        lanes = cursor.near_lanes() if near else cursor.starts(began)
         if not lanes:
             return 0
         statement = statements.claim(
@@ -107,13 +107,12 @@ class Line(Source):
         )
         rows, took_s = await intake.take(self.queue, statement, self._batch, limit)
         intake.claims += 1
-        full = len(rows) >= limit
+        full, ended = len(rows) >= limit, time.monotonic()
         if near:
-            ended = time.monotonic()
             cursor.looked_near(rows, full=full, ended=ended, cost_s=max(0.0, ended - began - intake.usual_s))
         else:
             intake.usual_s += (took_s - intake.usual_s) / 16
-            cursor.claimed(rows, full=full)
+            cursor.claimed(rows, full=full, ended=ended)
         return len(rows)
 
     async def _rescan(self, limit: int) -> int:

@@ -85,7 +85,7 @@ async def test_what_returns_to_the_queue_lands_ahead_of_every_cursor(
     connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 't' FROM generate_series(1, 3)")
     taken = rescan(connection, 1)
     cursor = Cursor()
-    cursor.claimed(claim(connection, 10), full=False)
+    cursor.claimed(claim(connection, 10), full=False, ended=0.0)
     ended = [(task.id, task.lease_id) for task in taken]
     failure = Failure("ValueError", "no", "")
     returning: dict[str, Statement[Any]] = {

@@ -16,6 +16,7 @@ from pgtasks.engine.cursor import (
     Cursor,
     claim_order,
 )
+from pgtasks.engine.trail import BACK_ROWS, BACK_S
 from pgtasks.model import Claimed
 from pgtasks.store.statements import Lane
 
@@ -48,15 +49,15 @@ def test_it_begins_without_lanes_and_a_rescan_due() -> None:
 def test_a_claim_moves_each_lane_forward_only() -> None:
     """To its last row; a row that lies behind moves nothing."""
     cursor = Cursor()
-    cursor.claimed([_task(5, 9, 1), _task(1, 1), _task(2, 2)], full=True)
-    cursor.claimed([_task(1, 7)], full=False)
+    cursor.claimed([_task(5, 9, 1), _task(1, 1), _task(2, 2)], full=True, ended=0.0)
+    cursor.claimed([_task(1, 7)], full=False, ended=0.0)
     assert _lanes(cursor) == [(1, _at(5), 9), (0, _at(2), 2)]
 
 
 def test_a_full_rescan_goes_back_to_where_it_stopped() -> None:
     """Only in the lane it stopped in: the higher ones were read to their end."""
     cursor = Cursor()
-    cursor.claimed([_task(50, 50, 1), _task(60, 60)], full=True)
+    cursor.claimed([_task(50, 50, 1), _task(60, 60)], full=True, ended=0.0)
     cursor.rescanned([_task(3, 3, 1), _task(1, 1), _task(2, 2)], full=True, began=_at(100), ended=0.0, cost_s=0.0)
     assert _lanes(cursor) == [(1, _at(50), 50), (0, _at(2), 2)]
 
@@ -66,7 +67,7 @@ def test_a_short_rescan_moves_every_lane_past_what_cannot_run() -> None:
     cursor = Cursor()
     _short(cursor, 10)
     assert _lanes(cursor) == [(0, _at(10) - LAG, 2**63 - 1)]
-    cursor.claimed([_task(9, 1), _task(1, 2, -5)], full=False)
+    cursor.claimed([_task(9, 1), _task(1, 2, -5)], full=False, ended=0.0)
     _short(cursor, 10)
     assert _lanes(cursor) == [(0, _at(9), 1), (-5, _at(10) - LAG, 2**63 - 1)]
 
@@ -74,7 +75,7 @@ def test_a_short_rescan_moves_every_lane_past_what_cannot_run() -> None:
 def test_a_clock_that_was_set_back_takes_the_lanes_along() -> None:
     """A lane that is ahead of the clock by more than the error of reading it."""
     cursor = Cursor()
-    cursor.claimed([_task(3600, 1)], full=False)
+    cursor.claimed([_task(3600, 1)], full=False, ended=0.0)
     _short(cursor, 0)
     assert _lanes(cursor) == [(0, _at(0) - LAG, 2**63 - 1)]
 
@@ -84,7 +85,7 @@ def test_rescans_are_spaced_by_load(*, busy: bool, wait_s: float) -> None:
     """Rarer with a backlog, when every claim comes back full."""
     cursor = Cursor()
     _short(cursor, 10, ended=100.0)
-    cursor.claimed([_task(9, 1)], full=busy)
+    cursor.claimed([_task(9, 1)], full=busy, ended=0.0)
     assert not cursor.rescan_due(100.0 + wait_s - 0.001)
     assert cursor.rescan_due(100.0 + wait_s + 0.001)
 
@@ -94,7 +95,7 @@ def test_rescans_are_rarer_while_others_claim_too() -> None:
     cursor = Cursor()
     _short(cursor, 0)
     for lease_id, wait_s in ((10, 0.5), (11, 0.5), (15, 0.9), (16, 0.5)):
-        cursor.claimed([_task(1, lease_id)._replace(lease_id=lease_id)], full=True)
+        cursor.claimed([_task(1, lease_id)._replace(lease_id=lease_id)], full=True, ended=0.0)
         assert not cursor.rescan_due(wait_s - 0.01)
         assert cursor.rescan_due(wait_s)
 
@@ -108,9 +109,9 @@ def test_slow_rescans_take_a_twentieth_of_the_time_and_of_a_busy_workers_a_fifti
     assert cursor.rescan_in_s(101.0) == pytest.approx(3.0)
     assert not cursor.rescan_due(103.9)
     assert cursor.rescan_due(104.1)
-    cursor.claimed([_task(11, 1)], full=True)
+    cursor.claimed([_task(11, 1)], full=True, ended=0.0)
     assert cursor.rescan_in_s(101.0) == pytest.approx(9.0)
-    cursor.claimed([_task(12, 2)], full=False)
+    cursor.claimed([_task(12, 2)], full=False, ended=0.0)
     for _ in range(2):
         _short(cursor, 10, ended=200.0, cost_s=100.0)
     assert cursor.rescan_in_s(200.0) == RESCAN_S_MAX
@@ -139,9 +140,9 @@ def test_near_lanes_are_where_the_lanes_stood_some_seconds_ago() -> None:
     """At least NEAR_S, and not much more; a lane that is younger, or further back now, as it is."""
     cursor = Cursor()
     for n in range(20):
-        cursor.claimed([_task(100 + n, n)], full=True)
+        cursor.claimed([_task(100 + n, n)], full=True, ended=0.0)
         cursor.looked_near([], full=False, ended=100.0 + n, cost_s=0.0)
-    cursor.claimed([_task(50, 99, 5)], full=True)
+    cursor.claimed([_task(50, 99, 5)], full=True, ended=0.0)
     assert cursor.near_lanes() == [Lane(5, _at(50), 99), Lane(0, _at(119 - NEAR_S), int(19 - NEAR_S))]
     cursor.rescanned([_task(3, 3)], full=True, began=_at(200), ended=119.5, cost_s=0.0)
     assert cursor.near_lanes()[1] == Lane(0, _at(3), 3)
@@ -150,10 +151,10 @@ def test_near_lanes_are_where_the_lanes_stood_some_seconds_ago() -> None:
 def test_a_full_near_look_goes_back_to_where_it_stopped() -> None:
     """What lies right behind has not been looked at."""
     cursor = Cursor()
-    cursor.claimed([_task(60, 60)], full=True)
+    cursor.claimed([_task(60, 60)], full=True, ended=0.0)
     cursor.looked_near([_task(40, 4), _task(41, 5)], full=True, ended=0.0, cost_s=0.0)
     assert _lanes(cursor) == [(0, _at(41), 5)]
-    cursor.claimed([_task(60, 60)], full=True)
+    cursor.claimed([_task(60, 60)], full=True, ended=0.0)
     cursor.looked_near([_task(42, 6)], full=False, ended=0.0, cost_s=0.0)
     assert _lanes(cursor) == [(0, _at(60), 60)]
 
@@ -161,7 +162,7 @@ def test_a_full_near_look_goes_back_to_where_it_stopped() -> None:
 def test_lanes_that_were_probed_are_added_and_move_none() -> None:
     """A lane that is there stays where it is."""
     cursor = Cursor()
-    cursor.claimed([_task(60, 60)], full=True)
+    cursor.claimed([_task(60, 60)], full=True, ended=0.0)
     cursor.add_lanes([Lane(0, _at(1), 1), Lane(7, _at(2), 2)])
     assert _lanes(cursor) == [(7, _at(2), 2), (0, _at(60), 60)]
 
@@ -169,8 +170,38 @@ def test_lanes_that_were_probed_are_added_and_move_none() -> None:
 def test_lanes_are_limited_and_the_one_longest_unused_goes() -> None:
     """However many priorities there are, a claim probes a bounded number."""
     cursor = Cursor()
-    cursor.claimed([_task(n, n, priority=n) for n in range(LANES_MAX + 10)], full=True)
+    cursor.claimed([_task(n, n, priority=n) for n in range(LANES_MAX + 10)], full=True, ended=0.0)
     assert [lane.priority for lane in cursor.lanes()] == list(range(LANES_MAX + 9, 9, -1))
+
+
+def _starts(cursor: Cursor, now: float) -> list[int]:
+    return [lane.id for lane in cursor.starts(now)]
+
+
+def test_a_worker_that_keeps_up_claims_from_where_its_lanes_stood_a_second_ago() -> None:
+    """From before the first move of that second; with a backlog, and for a lane further back, from where they are."""
+    cursor = Cursor()
+    for n in range(5):
+        cursor.claimed([_task(n, n)], full=False, ended=100.0 + n / 2)
+    assert _starts(cursor, 102.0) == [1]
+    assert _starts(cursor, 102.9) == [3]
+    assert _starts(cursor, 103.1) == [4]
+    cursor.claimed([_task(5, 5), _task(1, 9, 7)], full=False, ended=104.0)
+    assert _starts(cursor, 104.5) == [9, 4]
+    cursor.claimed([_task(6, 6)], full=True, ended=104.5)
+    assert _starts(cursor, 104.5) == [9, 6]
+    _short(cursor, -100, ended=104.6)
+    assert _starts(cursor, 104.6) == [2**63 - 1] * 2
+
+
+@pytest.mark.parametrize(("others", "back"), [(0, 5), (4, 1), (10 * BACK_ROWS, 0)])
+def test_however_much_is_claimed_the_way_back_has_so_many_rows(others: int, back: int) -> None:
+    """As many as a claim has, for its own and for those that others made meanwhile."""
+    cursor, size = Cursor(), BACK_ROWS // 5
+    for n in range(20):
+        rows = [_task(n, n * size + k)._replace(lease_id=1 + n * (1 + others)) for k in range(size)]
+        cursor.claimed(rows, full=False, ended=100.0)
+    assert _starts(cursor, 100.0) == [(20 - back) * size - 1]
 
 
 class _Model:
@@ -182,10 +213,10 @@ class _Model:
         self.now = 1000.0
 
     def claim(self, limit: int) -> list[Claimed]:
-        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.lanes()}
+        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.starts(self.now)}
         seen = [row for row in self.waiting if row.priority in lanes and (row.run_at, row.id) > lanes[row.priority]]
         rows = self._take(seen, limit)
-        self.cursor.claimed(rows, full=len(rows) == limit)
+        self.cursor.claimed(rows, full=len(rows) == limit, ended=self.now)
         return rows
 
     def rescan(self, limit: int) -> list[Claimed]:
@@ -246,12 +277,24 @@ def test_one_full_rescan_is_enough_for_a_lane_that_was_passed(seconds: list[int]
 
 
 @given(st.lists(st.integers(500, 999), unique=True, min_size=1, max_size=80), st.integers(1, 7))
+def test_a_worker_that_keeps_up_finds_what_was_committed_a_moment_late(seconds: list[int], limit: int) -> None:
+    """However many, and with no look from the head: a full claim goes back, and those after it take the rest."""
+    model = _Model()
+    model.cursor.claimed([_task(499, 0)], full=False, ended=model.now - 2 * BACK_S)
+    model.cursor.claimed([_task(1000, 1)], full=False, ended=model.now - BACK_S / 2)
+    model.waiting = [_task(second, second) for second in seconds]
+    while model.claim(limit):
+        pass
+    assert model.waiting == []
+
+
+@given(st.lists(st.integers(500, 999), unique=True, min_size=1, max_size=80), st.integers(1, 7))
 def test_one_near_look_is_enough_for_what_was_committed_late(seconds: list[int], limit: int) -> None:
     """However many they are: the lane goes back, and the claims after it take the rest."""
     model = _Model()
-    model.cursor.claimed([_task(499, 0)], full=True)
+    model.cursor.claimed([_task(499, 0)], full=True, ended=0.0)
     model.near(limit)
-    model.cursor.claimed([_task(1000, 1)], full=True)
+    model.cursor.claimed([_task(1000, 1)], full=True, ended=0.0)
     model.waiting = [_task(second, second) for second in seconds]
     model.near(limit)
     while model.claim(limit):

@@ -40,11 +40,11 @@ def test_claims_from_the_cursor_stay_flat_while_a_snapshot_is_open(fresh_databas
         reader.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         value(reader, "SELECT count(*) FROM pgtasks.workers")
         cursor = Cursor()
-        cursor.claimed(claim(connection, BATCH), full=True)
+        cursor.claimed(claim(connection, BATCH), full=True, ended=0.0)
         first = _read(connection, cursor.lanes())
         for _ in range(TASKS // BATCH - 1):
             taken = claim(connection, BATCH, lanes=cursor.lanes())
-            cursor.claimed(taken, full=True)
+            cursor.claimed(taken, full=True, ended=0.0)
             _finish(connection, taken)
         connection.execute("VACUUM pgtasks.tasks")
         assert _read(connection, cursor.lanes()) <= 1.5 * first
