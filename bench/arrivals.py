@@ -4,10 +4,14 @@ On a schedule (`open_loop`) the arrivals are a Poisson process, drawn beforehand
 whatever is due in one statement, as soon as its last transaction has ended; so when the database is
 slow, the tasks that fell due meanwhile count from their own moments, and no stall is left out of the
 figures (no coordinated omission).
+
+Most programs enqueue beside other work of theirs. `in_open_transactions` is many of them: what one inserts
+is committed after tasks that others inserted later.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 import time
@@ -26,6 +30,8 @@ PRODUCERS = 4
 # A producer without a schedule inserts this many at once, when fewer than WINDOW have not started.
 CLOSED_BATCH = 50
 CLOSED_WINDOW = 2_000
+# Programs that do something else between a task's INSERT and its COMMIT, up to twice as long as this.
+OPEN_PRODUCERS, OPEN_S = 16, 0.02
 # Between the start of the producers' threads and the schedule's.
 _LEAD_S = 0.1
 _WAIT_S = 0.002
@@ -109,6 +115,26 @@ def _keep_to(connection: Connection, schedule: Sequence[tuple[int, float]], begi
         committed |= dict.fromkeys(numbers, send(connection, numbers).committed)
         done = due
     return committed
+
+
+def in_open_transactions(dsn: str, seconds: float, *, first: int, rng: random.Random) -> dict[int, float]:
+    """Send tasks, numbered from `first` on, in transactions that stay open; gives when each was committed."""
+    numbers, ends_at = itertools.count(first), time.monotonic() + seconds
+
+    def produce(gaps: random.Random) -> dict[int, float]:
+        committed = {}
+        with psycopg.connect(dsn, application_name="bench") as connection:
+            while time.monotonic() < ends_at:
+                number = next(numbers)
+                connection.execute(_INSERT, ([number],))
+                time.sleep(gaps.uniform(0, 2 * OPEN_S))
+                connection.commit()
+                committed[number] = time.time()
+        return committed
+
+    with ThreadPoolExecutor(OPEN_PRODUCERS) as pool:
+        found = pool.map(produce, [random.Random(rng.random()) for _ in range(OPEN_PRODUCERS)])
+        return {number: at for part in found for number, at in part.items()}
 
 
 def closed_loop(dsn: str, seconds: float, *, first: int, started: Callable[[], int]) -> tuple[int, float]:

@@ -12,6 +12,9 @@ the moment at which they were meant to arrive, so the wait for the producer's IN
 part of it; `pickup_*` counts from their COMMIT. The capacity is what producers, server and worker
 manage together on this machine, with a bounded backlog, measured right before. `kept_up_*` tells whether
 the worker kept up with its share: the latencies of a load that it did not are those of a growing backlog.
+
+In open transactions. Many programs insert a task each and commit it a moment later, after tasks that
+others inserted meanwhile. Counted from the COMMIT.
 """
 
 from __future__ import annotations
@@ -47,6 +50,9 @@ SHARES = (20, 50, 80)
 READY_S, END_S = 60.0, 30.0
 FLOOR = "floor"
 _MS = 1000.0
+_IN_OPEN_TRANSACTIONS = (
+    f"of tasks that {arrivals.OPEN_PRODUCERS} programs insert and commit up to {2 * arrivals.OPEN_S * _MS:g} ms later"
+)
 _APP = "bench.apps.stamps:app"
 
 
@@ -79,6 +85,8 @@ def keys(rivals: Sequence[str]) -> Sequence[Key]:
         Key("capacity", "tasks per second of producers, server and worker together"),
         *under_load,
         *in_time,
+        Key("open_transactions_p50_ms", f"from COMMIT to start, {_IN_OPEN_TRANSACTIONS}, median", 2),
+        Key("open_transactions_p99_ms", "the same, 99th percentile", 2),
         *of_rivals,
         Key("fsync_ms", "8 KiB written and synced, median", 2),
     )
@@ -207,7 +215,15 @@ def _under_load(bench: Bench, seconds: float, rng: random.Random) -> Figures:
         figures: Figures = {"capacity": capacity}
         for share in SHARES:
             figures |= _at_share(bench, consumer, share, capacity, seconds, rng)
-    return figures
+        return figures | _in_open_transactions(bench, consumer, seconds, rng)
+
+
+def _in_open_transactions(bench: Bench, consumer: Consumer, seconds: float, rng: random.Random) -> Figures:
+    committed = arrivals.in_open_transactions(bench.dsn, seconds, first=consumer.sent, rng=rng)
+    consumer.sent += len(committed)
+    started = consumer.finished()
+    waits = [started[number] - at for number, at in committed.items()]
+    return {f"open_transactions_p{point}_ms": _percentile(waits, point) for point in (50, 99)}
 
 
 def _at_share(

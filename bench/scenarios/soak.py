@@ -35,6 +35,12 @@ KEYS = (
         1,
     ),
     Key("lateness_p99_ms_last_tenth", "the same in the last tenth", 1),
+    Key(
+        "lateness_from_plan_p99_ms_first_tenth",
+        "99th percentile of first starts, from when the batch was meant to be enqueued",
+        1,
+    ),
+    Key("lateness_from_plan_p99_ms_last_tenth", "the same in the last tenth", 1),
     Key("rate", "tasks per second that were enqueued"),
     Key("done", "tasks that ended, each the way it had to"),
     Key("worker_mib_last", "memory of the worker process at the end", 1),
@@ -44,10 +50,9 @@ KEYS = (
     Key("dead_rows_last", "the same at the end"),
     Key("worker_cpu_us_per_task", "CPU of the worker process, retries included", 1),
     Key("producer_late_s_max", "how far the producer was behind its plan at worst, which lateness leaves out", 2),
+    Key("producer_late_p99_ms", "the same, 99th percentile of its batches", 1),
     Key("fsync_ms", "8 KiB written and synced, median", 2),
 )
-# Beside the keys, in each round: `lateness_from_plan_p99_ms_*` and `producer_late_p99_ms`. They become keys with the
-# next soak that is published; the last one was measured before they were.
 _LATENESS = """
     SELECT extract(
         EPOCH FROM percentile_disc(0.99) WITHIN GROUP (ORDER BY started_at - run_at)

@@ -116,6 +116,21 @@ def test_a_stall_of_the_database_counts_for_each_task_that_was_due_meanwhile(
     assert connection.execute("SELECT count(*) FROM pgtasks.tasks").fetchone() == (len(found.intended),)
 
 
+def test_many_programs_commit_what_they_inserted_before_others_did(dsn: str, connection: Connection) -> None:
+    """Each task is there once, with the moment of its COMMIT; many are committed after one that was inserted later."""
+    committed = arrivals.in_open_transactions(dsn, 0.3, first=7, rng=random.Random(1))
+    assert sorted(committed) == list(range(7, 7 + len(committed)))
+    rows = connection.execute(
+        "SELECT (payload->>'number')::bigint, extract(EPOCH FROM created_at)::double precision FROM pgtasks.tasks"
+        " ORDER BY created_at"
+    ).fetchall()
+    assert len(rows) == len(committed)
+    assert all(0 <= committed[number] - created_s < 0.5 for number, created_s in rows)
+    moments = [committed[number] for number, _ in rows]
+    late = [at for place, at in enumerate(moments) if at > min(moments[place:])]
+    assert len(late) > len(moments) / 4
+
+
 def test_the_floor_hears_what_comes_with_a_reply(
     dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
