@@ -119,21 +119,25 @@ def _keep_to(connection: Connection, schedule: Sequence[tuple[int, float]], begi
 
 def in_open_transactions(dsn: str, seconds: float, *, first: int, rng: random.Random) -> dict[int, float]:
     """Send tasks, numbered from `first` on, in transactions that stay open; gives when each was committed."""
-    numbers, ends_at = itertools.count(first), time.monotonic() + seconds
+    numbers = itertools.count(first)
 
-    def produce(gaps: random.Random) -> dict[int, float]:
+    def produce(connection: Connection, gaps: random.Random, ends_at: float) -> dict[int, float]:
         committed = {}
-        with psycopg.connect(dsn, application_name="bench") as connection:
-            while time.monotonic() < ends_at:
-                number = next(numbers)
-                connection.execute(_INSERT, ([number],))
-                time.sleep(gaps.uniform(0, 2 * OPEN_S))
-                connection.commit()
-                committed[number] = time.time()
+        while time.monotonic() < ends_at:
+            number = next(numbers)
+            connection.execute(_INSERT, ([number],))
+            time.sleep(gaps.uniform(0, 2 * OPEN_S))
+            connection.commit()
+            committed[number] = time.time()
         return committed
 
-    with ThreadPoolExecutor(OPEN_PRODUCERS) as pool:
-        found = pool.map(produce, [random.Random(rng.random()) for _ in range(OPEN_PRODUCERS)])
+    with ExitStack() as stack:
+        connections = [
+            stack.enter_context(psycopg.connect(dsn, application_name="bench")) for _ in range(OPEN_PRODUCERS)
+        ]
+        pool = stack.enter_context(ThreadPoolExecutor(OPEN_PRODUCERS))
+        gaps = [random.Random(rng.random()) for _ in connections]
+        found = pool.map(produce, connections, gaps, repeat(time.monotonic() + seconds))
         return {number: at for part in found for number, at in part.items()}
 
 

@@ -2,7 +2,8 @@
 
 Claimed and finished rows stay in the claim index as dead entries until vacuum, and vacuum
 cannot remove them while any transaction in the database is older than they are. A claim that
-begins at the head walks all of them; one that begins where the last one ended walks none.
+begins at the head walks all of them; one that begins where the last one ended walks none, and one
+that looks back a second (``trail``) those of that second.
 
 State, per queue: a position (run_at, id) for each priority seen (a *lane*).
 
@@ -26,9 +27,9 @@ delayed task: they sort by their due time, and no lane is ahead of the clock. It
 * a queue that was paused: rescans came back short, although tasks were there,
 * everything, when the database's clock was set back.
 
-While the worker keeps up, the next claim finds the first kind: it begins where the lanes stood a
-moment ago (``trail``). The rescan finds all, and if it finds a whole batch of them the lane goes back
-there, so that a million rows that were passed are claimed as fast as any others. It is due
+While the worker keeps up, a claim that looks back finds the first kind up to a second late. The rescan
+finds all, and if it finds a whole batch of them the lane goes back there, so that a million rows that
+were passed are claimed as fast as any others. It is due
 
 * SHORT_RESCAN_S after the last one when a claim came back short, and before falling asleep;
 * RESCAN_S after the last one under load, or SHARED_RESCAN_S while others claim as well (the ids of
@@ -108,12 +109,22 @@ class Cursor:
         """Give the lanes, highest priority first."""
         return [Lane(priority, *self._lanes[priority]) for priority in sorted(self._lanes, reverse=True)]
 
-    def starts(self, now: float) -> list[Lane]:
-        """Give where a claim from the cursors begins at ``now`` (monotonic), highest priority first."""
-        return self._behind({} if self.busy else self._trail.back(now))
-
     def claimed(self, rows: Sequence[Claimed], *, full: bool, ended: float) -> None:
-        """Note the rows of a claim from the cursors that ``ended`` then (monotonic), in claim order."""
+        """Note the rows of a claim from the lanes that ``ended`` then (monotonic), in claim order."""
+        self._trail.went_on()
+        self._take(rows, full=full, ended=ended)
+
+    def back_due(self, now: float) -> bool:
+        """Tell whether the claim at ``now`` (monotonic) should look back: there is no backlog, and it costs little."""
+        return not self.busy and self._trail.is_due(now)
+
+    def back_lanes(self, now: float) -> list[Lane]:
+        """Give the lanes as they stood a moment ago."""
+        return self._behind(self._trail.back(now))
+
+    def looked_back(self, rows: Sequence[Claimed], *, full: bool, ended: float, cost_s: float) -> None:
+        """Note the rows of a claim from ``back_lanes``, in claim order; ``cost_s`` may be below 0 by chance."""
+        self._trail.looked(ended, cost_s)
         self._take(rows, full=full, ended=ended)
 
     def rescanned(self, rows: Sequence[Claimed], *, full: bool, began: datetime, ended: float, cost_s: float) -> None:
@@ -143,13 +154,9 @@ class Cursor:
 
     def _take(self, rows: Sequence[Claimed], *, full: bool, ended: float) -> None:
         self.busy = full
-        if not rows:
-            return
-        # Those of others, as far as their leases tell, count as many rows each.
-        claims = rows[0].lease_id - self._lease_id if self._lease_id else 1
-        self._shared, self._lease_id = claims > 1, rows[0].lease_id
-        self._trail.leave(ended, self._lanes, len(rows) * max(1, claims))
-        if full:
+        stood = {row.priority: self._lanes[row.priority] for row in rows if row.priority in self._lanes}
+        self._trail.leave(ended, stood)
+        if full and rows:
             self._lanes.pop(rows[-1].priority, None)
         self._pass(rows)
 
@@ -160,6 +167,9 @@ class Cursor:
             self._stood.popleft()
 
     def _pass(self, rows: Sequence[Claimed]) -> None:
+        if rows:
+            self._shared = 0 < self._lease_id < rows[0].lease_id - 1
+            self._lease_id = rows[0].lease_id
         lanes = self._lanes
         for priority, last in {row.priority: row for row in rows}.items():
             lanes[priority] = max(lanes.get(priority, _BEGINNING), (last.run_at, last.id))

@@ -39,8 +39,6 @@ class Intake:
         self.unanswered = Unanswered(link, worker_id)
         self._clock: tuple[datetime, float] | None = None
         self.found_at = time.monotonic()
-        # What an ordinary claim takes; what another takes beyond that is the walk over dead and foreign rows.
-        self.usual_s = 0.0
         self.claims = 0
         self.rescans = 0
 

@@ -72,6 +72,8 @@ class Line(Source):
     def __init__(self, queue: str, names: list[str], intake: Intake, room: Callable[[], int]) -> None:
         super().__init__(queue, names, intake, room)
         self.cursor = Cursor()
+        # What a claim from the lanes takes; what another takes beyond that is the walk over dead and foreign rows.
+        self._usual_s = 0.0
 
     async def claim(self, limit: int, *, from_head: bool = False, briefly: bool = False) -> int:
         """Claim from the cursor, from the head when that is due, or both."""
@@ -99,7 +101,8 @@ class Line(Source):
         if near:
             known = [lane.priority for lane in cursor.lanes()]
             cursor.add_lanes(await intake.link.fetch_all(looking.new_lanes(self.queue, known, self._names)))
-        lanes = cursor.near_lanes() if near else cursor.starts(began)
+        back = not near and cursor.back_due(began)
+        lanes = cursor.near_lanes() if near else cursor.back_lanes(began) if back else cursor.lanes()
         if not lanes:
             return 0
         statement = statements.claim(
@@ -109,9 +112,11 @@ class Line(Source):
         intake.claims += 1
         full, ended = len(rows) >= limit, time.monotonic()
         if near:
-            cursor.looked_near(rows, full=full, ended=ended, cost_s=max(0.0, ended - began - intake.usual_s))
+            cursor.looked_near(rows, full=full, ended=ended, cost_s=max(0.0, ended - began - self._usual_s))
+        elif back:
+            cursor.looked_back(rows, full=full, ended=ended, cost_s=took_s - self._usual_s)
         else:
-            intake.usual_s += (took_s - intake.usual_s) / 16
+            self._usual_s += (took_s - self._usual_s) / (16 if self._usual_s else 1)
             cursor.claimed(rows, full=full, ended=ended)
         return len(rows)
 
@@ -128,7 +133,7 @@ class Line(Source):
             full=len(rows) >= limit,
             began=began,
             ended=time.monotonic(),
-            cost_s=max(0.0, took_s - intake.usual_s),
+            cost_s=max(0.0, took_s - self._usual_s),
         )
         return len(rows)
 

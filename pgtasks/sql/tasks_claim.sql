@@ -1,12 +1,12 @@
--- Claims up to a limit of due tasks of one queue, from where this worker's cursor stands.
+-- Claims up to a limit of due tasks of one queue, from where this worker's cursor stands, or stood a moment ago.
 -- Suspects (tasks whose process was lost) are left to tasks_claim_suspects.sql.
 --
 -- Parameters: queue; limit; names (the handlers this worker has); worker_id; lease_s; and
 -- the lanes, highest priority first, as three arrays of one length: priorities, run_ats, ids
--- ((run_at, id) of the last row passed in that priority).
+-- (the (run_at, id) behind which to begin in that priority).
 -- Returns the claimed rows, in any order.
--- Index: tasks_claim_order, entered once per lane at the cursor; so neither the dead entries
--- of finished tasks nor the delayed tasks behind the due ones are walked. Then tasks_pkey.
+-- Index: tasks_claim_order, entered once per lane at that place; so neither the dead entries of
+-- what finished before nor the delayed tasks behind the due ones are walked. Then tasks_pkey.
 --
 -- Shape: the rows are chosen and locked in a MATERIALIZED step, because as a plain subquery
 -- the planner may run it once per outer row and lock more than the limit. The LATERAL limit

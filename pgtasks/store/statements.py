@@ -20,7 +20,7 @@ from pgtasks.store.sql_files import sql
 
 
 class Lane(NamedTuple):
-    """One priority of a queue, and the last (run_at, id) that a claimer has passed in it."""
+    """One priority of a queue, and the (run_at, id) behind which a claim begins in it."""
 
     priority: int
     run_at: datetime

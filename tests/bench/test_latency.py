@@ -125,7 +125,7 @@ def test_many_programs_commit_what_they_inserted_before_others_did(dsn: str, con
         " ORDER BY created_at"
     ).fetchall()
     assert len(rows) == len(committed)
-    assert all(0 <= committed[number] - created_s < 0.5 for number, created_s in rows)
+    assert all(committed[number] >= created_s for number, created_s in rows)
     moments = [committed[number] for number, _ in rows]
     late = [at for place, at in enumerate(moments) if at > min(moments[place:])]
     assert len(late) > len(moments) / 4

@@ -124,7 +124,10 @@ def _never_look_back() -> None:
     def far(self: cursor.Cursor, now: float) -> float:
         return 1e6 if self._lanes else 0.0
 
-    for name, bug in {"rescan_due": never, "rescan_in_s": far, "near_in_s": far}.items():
+    def no(self: cursor.Cursor, now: float) -> bool:
+        return False
+
+    for name, bug in {"rescan_due": never, "rescan_in_s": far, "near_in_s": far, "back_due": no}.items():
         setattr(cursor.Cursor, name, bug)
     setattr(cursor, "LAG", timedelta(0))  # noqa: B010 - mypy refuses a plain assignment
 

@@ -16,7 +16,7 @@ from pgtasks.engine.cursor import (
     Cursor,
     claim_order,
 )
-from pgtasks.engine.trail import BACK_ROWS, BACK_S
+from pgtasks.engine.trail import FRACTION, IN_A_ROW_MAX
 from pgtasks.model import Claimed
 from pgtasks.store.statements import Lane
 
@@ -174,34 +174,68 @@ def test_lanes_are_limited_and_the_one_longest_unused_goes() -> None:
     assert [lane.priority for lane in cursor.lanes()] == list(range(LANES_MAX + 9, 9, -1))
 
 
-def _starts(cursor: Cursor, now: float) -> list[int]:
-    return [lane.id for lane in cursor.starts(now)]
+def _back(cursor: Cursor, now: float) -> list[tuple[int, int]]:
+    return [(lane.priority, lane.id) for lane in cursor.back_lanes(now)]
 
 
-def test_a_worker_that_keeps_up_claims_from_where_its_lanes_stood_a_second_ago() -> None:
-    """From before the first move of that second; with a backlog, and for a lane further back, from where they are."""
+def test_a_claim_that_looks_back_begins_where_each_lane_stood_furthest_back_within_a_second() -> None:
+    """Also a lane that was new a moment ago, or went back; what has not moved begins where it is."""
     cursor = Cursor()
     for n in range(5):
         cursor.claimed([_task(n, n)], full=False, ended=100.0 + n / 2)
-    assert _starts(cursor, 102.0) == [1]
-    assert _starts(cursor, 102.9) == [3]
-    assert _starts(cursor, 103.1) == [4]
-    cursor.claimed([_task(5, 5), _task(1, 9, 7)], full=False, ended=104.0)
-    assert _starts(cursor, 104.5) == [9, 4]
-    cursor.claimed([_task(6, 6)], full=True, ended=104.5)
-    assert _starts(cursor, 104.5) == [9, 6]
-    _short(cursor, -100, ended=104.6)
-    assert _starts(cursor, 104.6) == [2**63 - 1] * 2
+    assert [_back(cursor, now) for now in (102.0, 102.9, 103.1)] == [[(0, 1)], [(0, 3)], [(0, 4)]]
+    cursor.claimed([_task(1, 9, 7)], full=False, ended=104.0)
+    assert _back(cursor, 104.1) == [(7, 9), (0, 4)]
+    cursor.claimed([_task(5, 15, 7), _task(6, 6)], full=False, ended=104.2)
+    assert _back(cursor, 104.2) == [(7, 9), (0, 4)]
+    cursor.looked_back([_task(2, 2)], full=True, ended=104.3, cost_s=0.0)
+    cursor.claimed([_task(8, 8)], full=False, ended=104.4)
+    assert _back(cursor, 105.25) == [(7, 15), (0, 2)]
+    _short(cursor, -100, ended=105.3)
+    assert _back(cursor, 105.3) == [(7, 2**63 - 1), (0, 2**63 - 1)]
 
 
-@pytest.mark.parametrize(("others", "back"), [(0, 5), (4, 1), (10 * BACK_ROWS, 0)])
-def test_however_much_is_claimed_the_way_back_has_so_many_rows(others: int, back: int) -> None:
-    """As many as a claim has, for its own and for those that others made meanwhile."""
-    cursor, size = Cursor(), BACK_ROWS // 5
-    for n in range(20):
-        rows = [_task(n, n * size + k)._replace(lease_id=1 + n * (1 + others)) for k in range(size)]
-        cursor.claimed(rows, full=False, ended=100.0)
-    assert _starts(cursor, 100.0) == [(20 - back) * size - 1]
+def _moving(cursor: Cursor, now: float, *, full: bool = False) -> None:
+    second = int(now * 1000)
+    cursor.claimed([_task(second, second)], full=full, ended=now)
+
+
+def test_most_claims_look_back_while_there_is_no_backlog() -> None:
+    """But one now and then, and the first, with which the others are compared; nothing has moved: nothing to find."""
+    cursor = Cursor()
+    assert not cursor.back_due(100.0)
+    for _ in range(2):
+        _moving(cursor, 100.0)
+    looks = []
+    for n in range(24):
+        looks.append(cursor.back_due(100.0 + n / 100))
+        if looks[-1]:
+            cursor.looked_back([], full=False, ended=100.0 + n / 100, cost_s=0.0)
+        else:
+            cursor.claimed([], full=False, ended=100.0 + n / 100)
+    assert looks == [*[True] * IN_A_ROW_MAX, False] * 3
+    assert cursor.back_due(100.9)
+    assert not cursor.back_due(101.1)
+    _moving(cursor, 102.0, full=True)
+    assert not cursor.back_due(102.0)
+    _moving(cursor, 102.1)
+    assert cursor.back_due(102.1)
+
+
+@pytest.mark.parametrize("cost_s", [0.0002, 0.001, 0.01])
+def test_to_look_back_takes_a_fiftieth_of_the_time(cost_s: float) -> None:
+    """Whatever it costs, with other claims every 5 ms; a hiccup in either direction changes little."""
+    cursor, now, spent_s = Cursor(), 100.0, 0.0
+    while now < 200.0:
+        now += 0.005
+        if cursor.back_due(now):
+            hiccup = 0.002 * (-1) ** int(now * 7)
+            now += cost_s
+            spent_s += cost_s
+            cursor.looked_back([], full=False, ended=now, cost_s=cost_s + hiccup)
+        else:
+            _moving(cursor, now)
+    assert 0.3 <= spent_s / (100 * FRACTION) <= 1.5
 
 
 class _Model:
@@ -213,7 +247,7 @@ class _Model:
         self.now = 1000.0
 
     def claim(self, limit: int) -> list[Claimed]:
-        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.starts(self.now)}
+        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.lanes()}
         seen = [row for row in self.waiting if row.priority in lanes and (row.run_at, row.id) > lanes[row.priority]]
         rows = self._take(seen, limit)
         self.cursor.claimed(rows, full=len(rows) == limit, ended=self.now)
@@ -221,7 +255,14 @@ class _Model:
 
     def rescan(self, limit: int) -> list[Claimed]:
         rows = self._take(self.waiting, limit)
-        self.cursor.rescanned(rows, full=len(rows) == limit, began=_at(self.now), ended=0.0, cost_s=0.0)
+        self.cursor.rescanned(rows, full=len(rows) == limit, began=_at(self.now), ended=self.now, cost_s=0.0)
+        return rows
+
+    def back(self, limit: int) -> list[Claimed]:
+        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.back_lanes(self.now)}
+        seen = [row for row in self.waiting if row.priority in lanes and (row.run_at, row.id) > lanes[row.priority]]
+        rows = self._take(seen, limit)
+        self.cursor.looked_back(rows, full=len(rows) == limit, ended=self.now, cost_s=0.0)
         return rows
 
     def near(self, limit: int) -> list[Claimed]:
@@ -238,7 +279,7 @@ class _Model:
 
 
 _steps = st.lists(
-    st.tuples(st.sampled_from(["insert", "claim", "rescan", "near"]), st.integers(0, 1005), st.integers(-2, 2)),
+    st.tuples(st.sampled_from(["insert", "claim", "rescan", "near", "back"]), st.integers(0, 1005), st.integers(-2, 2)),
     max_size=60,
 )
 
@@ -254,6 +295,8 @@ def test_a_rescan_and_the_claims_after_it_find_everything(steps: list[tuple[str,
             model.claim(limit)
         elif step == "near":
             model.near(limit)
+        elif step == "back":
+            model.back(limit)
         else:
             model.rescan(limit)
     while rows := model.rescan(limit):
@@ -276,16 +319,27 @@ def test_one_full_rescan_is_enough_for_a_lane_that_was_passed(seconds: list[int]
     assert model.waiting == []
 
 
-@given(st.lists(st.integers(500, 999), unique=True, min_size=1, max_size=80), st.integers(1, 7))
-def test_a_worker_that_keeps_up_finds_what_was_committed_a_moment_late(seconds: list[int], limit: int) -> None:
-    """However many, and with no look from the head: a full claim goes back, and those after it take the rest."""
+_ticks = st.lists(
+    st.tuples(st.integers(0, 300), st.integers(0, 2), st.integers(0, 900), st.booleans()), min_size=1, max_size=40
+)
+
+
+@given(_ticks, st.integers(1, 7))
+def test_what_was_passed_within_a_second_is_found_by_looking_back(
+    ticks: list[tuple[int, int, int, bool]], limit: int
+) -> None:
+    """Of a worker that keeps up, whatever the order: tasks of lanes that it has seen, committed up to 0.9 s late."""
     model = _Model()
-    model.cursor.claimed([_task(499, 0)], full=False, ended=model.now - 2 * BACK_S)
-    model.cursor.claimed([_task(1000, 1)], full=False, ended=model.now - BACK_S / 2)
-    model.waiting = [_task(second, second) for second in seconds]
-    while model.claim(limit):
-        pass
-    assert model.waiting == []
+    for priority in range(3):
+        model.waiting.append(_task(model.now - 2, priority, priority))
+    model.rescan(10)
+    for number, (pause_ms, priority, late_ms, looks_back) in enumerate(ticks, 3):
+        model.now += pause_ms / 1000
+        model.waiting.append(_task(model.now - late_ms / 1000, number, priority))
+        claim = model.back if looks_back or model.cursor.back_due(model.now) else model.claim
+        while len(claim(limit)) == limit:
+            claim = model.claim
+        assert not looks_back or model.waiting == [row for row in model.waiting if row.run_at > _at(model.now)]
 
 
 @given(st.lists(st.integers(500, 999), unique=True, min_size=1, max_size=80), st.integers(1, 7))
