@@ -247,9 +247,7 @@ class _Model:
         self.now = 1000.0
 
     def claim(self, limit: int) -> list[Claimed]:
-        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.lanes()}
-        seen = [row for row in self.waiting if row.priority in lanes and (row.run_at, row.id) > lanes[row.priority]]
-        rows = self._take(seen, limit)
+        rows = self._take(self._behind(self.cursor.lanes()), limit)
         self.cursor.claimed(rows, full=len(rows) == limit, ended=self.now)
         return rows
 
@@ -259,18 +257,18 @@ class _Model:
         return rows
 
     def back(self, limit: int) -> list[Claimed]:
-        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.back_lanes(self.now)}
-        seen = [row for row in self.waiting if row.priority in lanes and (row.run_at, row.id) > lanes[row.priority]]
-        rows = self._take(seen, limit)
+        rows = self._take(self._behind(self.cursor.back_lanes(self.now)), limit)
         self.cursor.looked_back(rows, full=len(rows) == limit, ended=self.now, cost_s=0.0)
         return rows
 
     def near(self, limit: int) -> list[Claimed]:
-        lanes = {lane.priority: (lane.run_at, lane.id) for lane in self.cursor.near_lanes()}
-        seen = [row for row in self.waiting if row.priority in lanes and (row.run_at, row.id) > lanes[row.priority]]
-        rows = self._take(seen, limit)
+        rows = self._take(self._behind(self.cursor.near_lanes()), limit)
         self.cursor.looked_near(rows, full=len(rows) == limit, ended=self.now, cost_s=0.0)
         return rows
+
+    def _behind(self, lanes: list[Lane]) -> list[Claimed]:
+        starts = {lane.priority: (lane.run_at, lane.id) for lane in lanes}
+        return [row for row in self.waiting if row.priority in starts and (row.run_at, row.id) > starts[row.priority]]
 
     def _take(self, rows: list[Claimed], limit: int) -> list[Claimed]:
         due = sorted((row for row in rows if row.run_at <= _at(self.now)), key=claim_order)[:limit]
