@@ -28,10 +28,14 @@ _DAY_S = 86400.0
 
 
 class Pruner:
-    """Removes what is older than this worker keeps; ``keep_s`` 0 keeps history for ever."""
+    """Removes what is older than this worker keeps; ``keep_s`` 0 keeps history for ever.
 
-    def __init__(self, link: Link, keep_s: float, rng: random.Random) -> None:
-        self._link, self._keep_s, self._rng = link, keep_s, rng
+    Fires go through the scheduler's link, ``schedules``: whoever has locked the tables of schedules
+    stops that one, and not the completions.
+    """
+
+    def __init__(self, link: Link, schedules: Link, keep_s: float, rng: random.Random) -> None:
+        self._link, self._schedules, self._keep_s, self._rng = link, schedules, keep_s, rng
         self._first = True
 
     async def prune(self) -> float:
@@ -75,5 +79,5 @@ class Pruner:
         keep_days = max(FIRES_KEEP_DAYS_MIN, int(self._keep_s / _DAY_S) + 1)
         pruned: int | None = FIRES_BATCH
         while pruned == FIRES_BATCH:
-            pruned = await self._link.fetch_one(scheduling.prune_fires(keep_days=keep_days, limit=FIRES_BATCH))
+            pruned = await self._schedules.fetch_one(scheduling.prune_fires(keep_days=keep_days, limit=FIRES_BATCH))
             await asyncio.sleep(BREATH_S)

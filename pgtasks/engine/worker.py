@@ -197,7 +197,7 @@ class Worker:
         self._slots, self._claimer = slots, self._make_claimer(slots, leases)
         self._sweeper = Sweeper(links.finish, self._heartbeat.window, settings.sweep_interval_s, rng)
         self._tidier = Tidier(links.finish, rng)
-        self._pruner = Pruner(links.finish, settings.keep_s, rng)
+        self._pruner = Pruner(links.finish, links.schedule, settings.keep_s, rng)
         self._recycling = Recycling(self.executor, self.switch, 0 if settings.drain else settings.stuck_limit)
         self._departure = Departure(
             self.switch,

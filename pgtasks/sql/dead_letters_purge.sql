@@ -20,8 +20,7 @@ WITH picked AS MATERIALIZED (
 
 gone AS (
     DELETE FROM pgtasks.dead_letters AS d
-    USING picked AS p
-    WHERE d.id = p.id
+    WHERE d.id = ANY(array(SELECT p.id FROM picked AS p))
     RETURNING d.id
 )
 

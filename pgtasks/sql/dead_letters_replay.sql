@@ -46,8 +46,7 @@ added AS (
 
 moved AS (
     DELETE FROM pgtasks.dead_letters AS d
-    USING added AS a
-    WHERE d.id = a.id
+    WHERE d.id = ANY(array(SELECT a.id FROM added AS a))
     RETURNING d.id
 )
 

@@ -14,5 +14,7 @@ FROM (
     CROSS JOIN LATERAL unnest(l.task_ids) AS held (task_id)
     LIMIT %(limit)s
 ) AS h
-INNER JOIN pgtasks.tasks AS t ON h.task_id = t.id AND h.lease_id = t.lease_id
+CROSS JOIN LATERAL (
+    SELECT r.queue FROM pgtasks.tasks AS r WHERE r.id = h.task_id AND r.lease_id = h.lease_id LIMIT 1
+) AS t
 GROUP BY t.queue

@@ -28,6 +28,5 @@ WITH theirs AS MATERIALIZED (
 
 UPDATE pgtasks.leases AS l
 SET expires_at = least(l.expires_at, clock_timestamp())
-FROM theirs AS t
-WHERE l.id = t.id
+WHERE l.id = ANY(array(SELECT t.id FROM theirs AS t))
 RETURNING l.id

@@ -13,7 +13,9 @@ SELECT
 FROM pgtasks.leases AS l
 LEFT JOIN pgtasks.workers AS w ON l.worker_id = w.id
 LEFT JOIN LATERAL unnest(l.task_ids) AS held (task_id) ON true
-LEFT JOIN pgtasks.tasks AS t ON held.task_id = t.id AND l.id = t.lease_id
+LEFT JOIN LATERAL (
+    SELECT r.id FROM pgtasks.tasks AS r WHERE r.id = held.task_id AND r.lease_id = l.id LIMIT 1
+) AS t ON true
 WHERE l.expires_at < clock_timestamp() - make_interval(secs => %(tolerated_s)s)
 GROUP BY l.worker_id, w.name, w.last_seen_at
 ORDER BY min(l.expires_at)

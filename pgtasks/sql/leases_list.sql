@@ -9,8 +9,8 @@ SELECT
     l.id,
     array(
         SELECT t.id
-        FROM unnest(l.task_ids) AS x (id)
-        INNER JOIN pgtasks.tasks AS t ON x.id = t.id AND l.id = t.lease_id
+        FROM pgtasks.tasks AS t
+        WHERE t.id = ANY(l.task_ids) AND t.lease_id = l.id
         ORDER BY t.id
     ) AS task_ids
 FROM pgtasks.leases AS l

@@ -7,7 +7,7 @@
 -- cause (how their process is known to have ended, or NULL: then only their leases tell).
 -- Returns one row: leases (looked at), closed (of these, deleted), requeued, dead, cancelled
 -- (tasks). Counts.
--- Index: leases is small and read in full; tasks_pkey, one probe per task.
+-- Index: leases is small and read in full; tasks_pkey, one probe per task, as in tasks_retry.sql.
 --
 -- fresh_until: after a stall of the whole database every lease looks expired. A sweep that
 -- waited in the stall arrives with a fresh_until in the past and takes nothing; the heartbeats
@@ -34,7 +34,9 @@ WITH expired AS MATERIALIZED (
 
 held AS MATERIALIZED (
     SELECT
-        t.id, t.queue, t.name, t.attempt, t.claimed_at, t.lease_id, e.worker_id, e.expires_at,
+        t.*,
+        e.worker_id,
+        e.expires_at,
         CASE
             WHEN t.cancel_requested_at IS NOT NULL THEN 'cancelled'
             WHEN t.attempt >= coalesce(t.max_attempts, k.max_attempts, %(max_attempts)s) THEN 'dead'
@@ -42,11 +44,11 @@ held AS MATERIALIZED (
         END AS fate
     FROM expired AS e
     CROSS JOIN LATERAL unnest(e.task_ids) AS x (id)
-    INNER JOIN pgtasks.tasks AS t ON x.id = t.id AND e.id = t.lease_id
+    CROSS JOIN LATERAL (
+        SELECT r.* FROM pgtasks.tasks AS r WHERE r.id = x.id AND r.lease_id = e.id FOR UPDATE SKIP LOCKED
+    ) AS t
     LEFT JOIN pgtasks.task_types AS k ON t.name = k.name
     WHERE %(task_ids)s::bigint[] IS NULL OR x.id = ANY(%(task_ids)s::bigint[])
-    ORDER BY t.id
-    FOR UPDATE OF t SKIP LOCKED
 ),
 
 requeued AS (
@@ -59,16 +61,13 @@ requeued AS (
         run_at = clock_timestamp() + make_interval(
             secs => CASE WHEN t.attempt > 1 THEN random() * least(60, 2 ^ least(t.attempt - 2, 10)) ELSE 0 END
         )
-    FROM held AS h
-    WHERE t.id = h.id AND h.fate = 'queued'
+    WHERE t.id = ANY(array(SELECT h.id FROM held AS h WHERE h.fate = 'queued'))
     RETURNING t.id
 ),
 
 ended AS (
     DELETE FROM pgtasks.tasks AS t
-    USING held AS h
-    WHERE t.id = h.id AND h.fate <> 'queued'
-    RETURNING t.*, h.fate, h.worker_id
+    WHERE t.id = ANY(array(SELECT h.id FROM held AS h WHERE h.fate <> 'queued'))
 ),
 
 buried AS (
@@ -82,7 +81,7 @@ buried AS (
         coalesce(%(cause)s::text, 'the worker died, was cut off or stalled') || ' in attempt ' || d.attempt
         || ', the last one' || CASE WHEN %(cause)s::text IS NULL THEN ': its lease expired' ELSE '' END,
         d.headers
-    FROM ended AS d
+    FROM held AS d
     WHERE d.fate = 'dead'
     ON CONFLICT (id) DO UPDATE SET
         lease_id = excluded.lease_id,
@@ -99,7 +98,7 @@ kept AS (
     SELECT
         c.id, c.lease_id, c.created_at, c.run_at, c.claimed_at, c.attempt, c.max_attempts, c.priority, 'cancelled',
         c.queue, c.name, c.payload, c.unique_key, c.worker_id, 'cancelled; its worker was lost meanwhile', c.headers
-    FROM ended AS c
+    FROM held AS c
     WHERE c.fate = 'cancelled'
 ),
 
@@ -120,13 +119,16 @@ recorded AS (
 
 emptied AS (
     DELETE FROM pgtasks.leases AS l
-    USING expired AS e
-    WHERE l.id = e.id
-        AND NOT EXISTS (
-            SELECT FROM unnest(e.task_ids) AS x (id)
-            INNER JOIN pgtasks.tasks AS t ON x.id = t.id AND e.id = t.lease_id
-            WHERE t.id NOT IN (SELECT h.id FROM held AS h)
+    WHERE l.id = ANY(array(
+        SELECT e.id
+        FROM expired AS e
+        WHERE NOT EXISTS (
+            -- OFFSET keeps this a look by the primary key for each lease, whatever the planner believes.
+            SELECT FROM pgtasks.tasks AS t
+            WHERE t.id = ANY(e.task_ids) AND t.lease_id = e.id AND t.id NOT IN (SELECT h.id FROM held AS h)
+            OFFSET 0
         )
+    ))
     RETURNING l.id
 ),
 

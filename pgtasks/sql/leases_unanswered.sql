@@ -7,7 +7,9 @@
 SELECT t.id AS task_id, l.id AS lease_id
 FROM pgtasks.leases AS l
 CROSS JOIN LATERAL unnest(l.task_ids) AS held (id)
-INNER JOIN pgtasks.tasks AS t ON held.id = t.id AND l.id = t.lease_id
+CROSS JOIN LATERAL (
+    SELECT r.id FROM pgtasks.tasks AS r WHERE r.id = held.id AND r.lease_id = l.id LIMIT 1
+) AS t
 WHERE l.id > %(after)s
     AND l.worker_id = %(worker_id)s
     AND l.id <> ALL(%(known)s::bigint[])

@@ -19,7 +19,7 @@ WITH old AS (
 gone AS (
     DELETE FROM pgtasks.schedule_fires AS f
     USING old AS o
-    WHERE f.schedule = o.schedule AND f.fire_time = o.fire_time
+    WHERE f.schedule = ANY(ARRAY[o.schedule]) AND f.fire_time = ANY(ARRAY[o.fire_time])
     RETURNING f.schedule
 )
 

@@ -13,12 +13,17 @@ WITH asked AS MATERIALIZED (
 free AS MATERIALIZED (
     SELECT t.id
     FROM asked AS f
-    INNER JOIN pgtasks.tasks AS t ON f.id = t.id AND f.lease_id = t.lease_id
-    ORDER BY t.id
-    FOR UPDATE OF t SKIP LOCKED
+    CROSS JOIN LATERAL (
+        SELECT r.id
+        FROM pgtasks.tasks AS r
+        WHERE r.id = f.id AND r.lease_id = f.lease_id
+        FOR UPDATE SKIP LOCKED
+    ) AS t
 )
 
 SELECT f.id
 FROM asked AS f
-INNER JOIN pgtasks.tasks AS t ON f.id = t.id AND f.lease_id = t.lease_id
+CROSS JOIN LATERAL (
+    SELECT r.id FROM pgtasks.tasks AS r WHERE r.id = f.id AND r.lease_id = f.lease_id LIMIT 1
+) AS t
 WHERE NOT EXISTS (SELECT FROM free AS x WHERE x.id = f.id)

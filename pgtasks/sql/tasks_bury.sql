@@ -4,18 +4,24 @@
 -- Parameters: worker_id; arrays of one length, sorted by id: ids, lease_ids, reasons, outcomes,
 -- error_classes, errors, tracebacks; emptied (leases whose last task this is).
 -- Returns moved: NULL when every task was moved, else the ids of those that were.
--- Index: tasks_pkey, one probe per task.
+-- Index: tasks_pkey, one probe per task, as in tasks_retry.sql.
 --
--- Fencing and lock order as in tasks_complete.sql. ON CONFLICT: an id that is in dead_letters
+-- Fencing and lock order as in tasks_retry.sql. ON CONFLICT: an id that is in dead_letters
 -- already can only have been put there by hand; it must not fail its neighbours.
-WITH dead AS (
-    DELETE FROM pgtasks.tasks AS t
-    USING unnest(
+WITH dead AS MATERIALIZED (
+    SELECT t.*, f.reason, f.outcome, f.error_class, f.error, f.traceback
+    FROM unnest(
         %(ids)s::bigint[], %(lease_ids)s::bigint[], %(reasons)s::text[], %(outcomes)s::text[],
         %(error_classes)s::text[], %(errors)s::text[], %(tracebacks)s::text[]
     ) AS f (id, lease_id, reason, outcome, error_class, error, traceback)
-    WHERE t.id = f.id AND t.lease_id = f.lease_id
-    RETURNING t.*, f.reason, f.outcome, f.error_class, f.error, f.traceback
+    CROSS JOIN LATERAL (
+        SELECT r.* FROM pgtasks.tasks AS r WHERE r.id = f.id AND r.lease_id = f.lease_id FOR UPDATE
+    ) AS t
+),
+
+gone AS (
+    DELETE FROM pgtasks.tasks AS t
+    WHERE t.id = ANY(array(SELECT d.id FROM dead AS d))
 ),
 
 kept AS (

@@ -39,7 +39,7 @@ matched AS MATERIALIZED (
 held AS MATERIALIZED (
     SELECT t.id
     FROM pgtasks.tasks AS t
-    WHERE t.id IN (SELECT m.id FROM matched AS m) AND (t.state = 'running') = %(is_running)s
+    WHERE t.id = ANY(array(SELECT m.id FROM matched AS m)) AND (t.state = 'running') = %(is_running)s
     ORDER BY t.id
     FOR UPDATE OF t SKIP LOCKED
 ),

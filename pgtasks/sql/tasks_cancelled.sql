@@ -3,12 +3,18 @@
 -- Parameters: worker_id; arrays of one length, sorted by id: ids, lease_ids, reasons; emptied
 -- (leases whose last task this is).
 -- Returns moved: NULL when every task was moved, else the ids of those that were.
--- Index: tasks_pkey, one probe per task. Fencing and lock order as in tasks_complete.sql.
-WITH done AS (
+-- Index: tasks_pkey, one probe per task, as in tasks_retry.sql. Fencing and lock order as there.
+WITH done AS MATERIALIZED (
+    SELECT t.*, f.reason
+    FROM unnest(%(ids)s::bigint[], %(lease_ids)s::bigint[], %(reasons)s::text[]) AS f (id, lease_id, reason)
+    CROSS JOIN LATERAL (
+        SELECT r.* FROM pgtasks.tasks AS r WHERE r.id = f.id AND r.lease_id = f.lease_id FOR UPDATE
+    ) AS t
+),
+
+gone AS (
     DELETE FROM pgtasks.tasks AS t
-    USING unnest(%(ids)s::bigint[], %(lease_ids)s::bigint[], %(reasons)s::text[]) AS f (id, lease_id, reason)
-    WHERE t.id = f.id AND t.lease_id = f.lease_id
-    RETURNING t.*, f.reason
+    WHERE t.id = ANY(array(SELECT d.id FROM done AS d))
 ),
 
 kept AS (

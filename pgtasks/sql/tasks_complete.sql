@@ -6,7 +6,12 @@
 -- keeps (false for those that leave no row in history; NULL when all do); emptied (leases whose
 -- last task this is).
 -- Returns moved: NULL when every task was moved, else the ids of those that were.
--- Index: tasks_pkey, one probe per task.
+-- Index: tasks_pkey, one scan of it that probes each id. A row's own values lie in the arrays where
+-- its id does; the ids are sorted, so width_bucket finds that place by halving. A join would leave it to the
+-- planner which side to begin with, and it begins with the whole index where statistics of a
+-- queue that was nearly empty say that it is small (docs/adr/0002-plans-that-do-not-flip.md).
+-- Of two leases of one task in a batch (it was lost and claimed again) the later one is found,
+-- which alone can still be valid.
 --
 -- Fencing: a task that was swept meanwhile has another lease or none, does not match, and
 -- does not come back. If the sweep is changing it at this moment, this statement waits for
@@ -20,13 +25,14 @@
 -- is done. If only the reply is lost, outcomes_recognise.sql tells.
 WITH done AS (
     DELETE FROM pgtasks.tasks AS t
-    USING unnest(
-        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(results)s::text[], %(notes)s::text[], %(keeps)s::boolean[]
-    ) AS f (id, lease_id, result, note, is_kept)
-    WHERE t.id = f.id AND t.lease_id = f.lease_id
+    WHERE t.id = ANY(%(ids)s::bigint[])
+        AND t.lease_id = (%(lease_ids)s::bigint[])[width_bucket(t.id, %(ids)s::bigint[])]
     RETURNING
         t.id, t.lease_id, t.created_at, t.run_at, t.claimed_at, t.attempt, t.max_attempts, t.priority, t.queue,
-        t.name, t.payload, f.result, t.unique_key, f.note, t.headers, f.is_kept
+        t.name, t.payload, t.unique_key, t.headers,
+        (%(results)s::text[])[width_bucket(t.id, %(ids)s::bigint[])] AS result,
+        (%(notes)s::text[])[width_bucket(t.id, %(ids)s::bigint[])] AS note,
+        (%(keeps)s::boolean[])[width_bucket(t.id, %(ids)s::bigint[])] AS is_kept
 ),
 
 kept AS (

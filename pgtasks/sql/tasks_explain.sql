@@ -39,7 +39,12 @@ running AS (
         count(*) FILTER (WHERE t.queue = k.queue) AS in_queue,
         count(*) FILTER (WHERE t.losses > 0 OR t.name = ANY(w.isolated)) AS in_children
     FROM held AS h
-    INNER JOIN pgtasks.tasks AS t ON h.task_id = t.id AND h.lease_id = t.lease_id
+    CROSS JOIN LATERAL (
+        SELECT r.queue, r.name, r.losses
+        FROM pgtasks.tasks AS r
+        WHERE r.id = h.task_id AND r.lease_id = h.lease_id
+        LIMIT 1
+    ) AS t
     INNER JOIN pgtasks.workers AS w ON h.worker_id = w.id
     CROSS JOIN task AS k
     GROUP BY h.worker_id

@@ -6,16 +6,15 @@
 -- (whether its attempt ended by itself, which clears losses; NULL: of none); emptied (leases whose
 -- last task this is).
 -- Returns moved: NULL when every task was taken, else the ids of those that were.
--- Index: tasks_pkey, one probe per task. Fencing and lock order as in tasks_retry.sql; the
+-- Index: tasks_pkey, as in tasks_complete.sql. Fencing and lock order as in tasks_retry.sql; the
 -- attempt number may come back, the lease id never does, which is why leases fence.
 WITH mine AS MATERIALIZED (
-    SELECT t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, f.delay_s, f.has_ended, t.queue
-    FROM unnest(
-        %(ids)s::bigint[], %(lease_ids)s::bigint[], %(delays)s::double precision[], %(ended)s::boolean[]
-    ) AS f (id, lease_id, delay_s, has_ended)
-    INNER JOIN pgtasks.tasks AS t ON f.id = t.id AND f.lease_id = t.lease_id
+    SELECT t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, t.queue
+    FROM pgtasks.tasks AS t
+    WHERE t.id = ANY(%(ids)s::bigint[])
+        AND t.lease_id = (%(lease_ids)s::bigint[])[width_bucket(t.id, %(ids)s::bigint[])]
     ORDER BY t.id
-    FOR UPDATE OF t
+    FOR UPDATE
 ),
 
 requeued AS (
@@ -23,18 +22,20 @@ requeued AS (
     SET
         state = 'queued',
         attempt = greatest(t.attempt - 1, 0),
-        losses = CASE WHEN m.has_ended THEN 0 ELSE t.losses END,
+        losses = CASE
+            WHEN (%(ended)s::boolean[])[width_bucket(t.id, %(ids)s::bigint[])] THEN 0 ELSE t.losses
+        END,
         lease_id = NULL,
         claimed_at = NULL,
-        run_at = clock_timestamp() + make_interval(secs => m.delay_s)
-    FROM mine AS m
-    WHERE t.id = m.id AND NOT m.is_cancelled
+        run_at = clock_timestamp() + make_interval(
+            secs => (%(delays)s::double precision[])[width_bucket(t.id, %(ids)s::bigint[])]
+        )
+    WHERE t.id = ANY(array(SELECT m.id FROM mine AS m WHERE NOT m.is_cancelled))
 ),
 
 cancelled AS (
     DELETE FROM pgtasks.tasks AS t
-    USING mine AS m
-    WHERE t.id = m.id AND m.is_cancelled
+    WHERE t.id = ANY(array(SELECT m.id FROM mine AS m WHERE m.is_cancelled))
     RETURNING t.*
 ),
 

@@ -23,7 +23,9 @@ running AS (
         h.worker_id,
         count(*)::integer AS tasks
     FROM held AS h
-    INNER JOIN pgtasks.tasks AS t ON h.task_id = t.id AND h.lease_id = t.lease_id
+    CROSS JOIN LATERAL (
+        SELECT r.id FROM pgtasks.tasks AS r WHERE r.id = h.task_id AND r.lease_id = h.lease_id LIMIT 1
+    ) AS t
     GROUP BY h.worker_id
 )
 

@@ -28,8 +28,7 @@ WITH mine AS MATERIALIZED (
 renewed AS (
     UPDATE pgtasks.leases AS l
     SET expires_at = clock_timestamp() + make_interval(secs => %(lease_s)s)
-    FROM mine
-    WHERE l.id = mine.id
+    WHERE l.id = ANY(array(SELECT m.id FROM mine AS m))
     RETURNING l.id
 ),
 
@@ -49,7 +48,12 @@ running AS MATERIALIZED (
     FROM unnest(
         %(task_ids)s::bigint[], %(task_lease_ids)s::bigint[]
     ) WITH ORDINALITY AS f (id, lease_id, position)
-    LEFT JOIN pgtasks.tasks AS t ON f.id = t.id AND f.lease_id = t.lease_id
+    LEFT JOIN LATERAL (
+        SELECT r.id, r.cancel_requested_at
+        FROM pgtasks.tasks AS r
+        WHERE r.id = f.id AND r.lease_id = f.lease_id
+        LIMIT 1
+    ) AS t ON true
 )
 
 SELECT

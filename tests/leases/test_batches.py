@@ -3,6 +3,8 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pgtasks import App
 from pgtasks.engine.attempt import Attempt
@@ -22,9 +24,9 @@ async def job() -> None:
     """Do nothing."""
 
 
-def attempt(task_id: int, payload: str = "{}") -> Attempt:
-    """Return an attempt of a task that was claimed under the lease 1."""
-    task = Claimed(task_id, 1, steps.NAME, payload, 1, None, None, 0, steps.LONG_AGO, None)
+def attempt(task_id: int, payload: str = "{}", lease_id: int = 1) -> Attempt:
+    """Return an attempt of a task that was claimed under a lease."""
+    task = Claimed(task_id, lease_id, steps.NAME, payload, 1, None, None, 0, steps.LONG_AGO, None)
     return Attempt(task, app.handlers[steps.NAME], "default", 0.0)
 
 
@@ -41,6 +43,21 @@ def test_rows_bound_a_batch() -> None:
     assert [len(batch) for batch in batches] == [ROWS_MAX, ROWS_MAX, 1]
     ids = [task_id for batch in batches for task_id, _ in batch.held_by()]
     assert ids == sorted(ids)
+
+
+@given(st.data())
+def test_batches_stay_sorted(data: st.DataObject) -> None:
+    """However they are cut, halved and sorted out: a row's values are found by the place of its id."""
+    ids = data.draw(st.lists(st.integers(1, 40), max_size=30))
+    finished: Finished = [(attempt(task_id, lease_id=n), Completed("1")) for n, task_id in enumerate(ids)]
+    batches = batches_of(finished, data.draw(st.sampled_from([3, 10, 1000])))
+    for _ in range(2):
+        batches = [half for batch in batches for half in (batch.halves() if len(batch) > 1 else [batch])]
+        locked = data.draw(st.sets(st.integers(1, 40)))
+        batches = [part for batch in batches for parts in batch.sorted_out(locked) for part in parts]
+    assert sorted(key for batch in batches for key in batch.held_by()) == sorted(zip(ids, range(len(ids)), strict=True))
+    for batch in batches:
+        assert batch.held_by() == sorted(batch.held_by())
 
 
 def test_bytes_bound_a_batch() -> None:

@@ -5,9 +5,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from bench import plans
 from pgtasks.outcome import Cancelled, Completed, Dead, RetryIn
-from pgtasks.store import conninfo, statements
+from pgtasks.store import statements
 from pgtasks.store.session import Statement
 from tests.claims.helpers import ME, explain
 from tests.database import Connection, rows
@@ -44,31 +43,3 @@ def test_emptied_leases_are_found_by_their_ids(dsn: str, connection: Connection,
     read = [node for node in scans if node["Node Type"] != "ModifyTable"]
     assert len(read) >= 2
     assert all("id = ANY" in node.get("Index Cond", "") for node in read), read
-
-
-BEAT = statements.beat(ME, lease_s=30.0, lease_ids=[1], running=ENDED, busy=1, draining=False)
-HOT = {**{name: statement for name, (statement, _) in plans.hot().items()}, "beat": BEAT}
-# They look for tasks by their queues only.
-LOOKS = {"counted suspects", "due", "left"}
-
-
-@pytest.mark.parametrize("settings", [plans.ENGINE, {}], ids=["engine", "pooler"])
-@pytest.mark.parametrize("name", sorted(HOT.keys() - LOOKS))
-def test_tasks_are_found_by_their_key(dsn: str, connection: Connection, name: str, settings: dict[str, str]) -> None:
-    """Also where statistics say that there is none, as after a vacuum of an empty queue behind an old snapshot."""
-    connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 't' FROM generate_series(1, 20000)")
-    connection.execute("ANALYZE pgtasks.tasks")
-    with psycopg.connect(dsn) as holder:
-        holder.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        rows(holder, "SELECT count(*) FROM pgtasks.tasks")
-        connection.execute("DELETE FROM pgtasks.tasks")
-        connection.execute("VACUUM (ANALYZE) pgtasks.tasks")
-        said = "SELECT reltuples = 0 AND relpages >= 500 FROM pg_class WHERE oid = 'pgtasks.tasks'::regclass"
-        assert rows(connection, said) == [(True,)]
-        with psycopg.connect(conninfo.complete(dsn, "claim", pooler="transaction"), autocommit=True) as engine:
-            found = explain(engine, HOT[name], **settings)
-    # A bitmap of single ids is as good as probing each.
-    scans = [node for node in found if node.get("Relation Name") == "tasks" or "tasks_" in node.get("Index Name", "")]
-    assert "Seq Scan" not in {node["Node Type"] for node in scans}, scans
-    by_id = {node["Index Name"] for node in scans if "queue" not in node.get("Index Cond", "queue")}
-    assert by_id == {"tasks_pkey"}, scans

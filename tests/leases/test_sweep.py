@@ -50,20 +50,27 @@ def test_a_sweep_before_the_completion_wins(dsn: str, connection: Connection) ->
 
 
 def race(dsn: str, worker: UUID, handles: list[Handle]) -> set[int]:
-    """Complete tasks one by one in four threads while two others sweep; return the ids that were accepted."""
+    """Complete tasks one by one in four threads while two others sweep; return the ids that were accepted.
+
+    All begin together, the sweeps and half of the completions with the first lease, the others with the last.
+    """
     taken: list[int] = []
     done = threading.Event()
+    start = threading.Barrier(6)
 
     def finish(part: list[Handle]) -> None:
         with steps.connect(dsn) as opened:
+            start.wait()
             taken.extend(one.id for one in part if steps.complete(opened, worker, [one]).ids is None)
 
     def sweep() -> None:
         with steps.connect(dsn) as opened:
+            start.wait()
             while not done.is_set():
                 steps.sweep(opened, limit=3)
 
-    finishers = [threading.Thread(target=finish, args=(handles[start::4],)) for start in range(4)]
+    parts = [handles[0::4], handles[1::4], handles[2::4][::-1], handles[3::4][::-1]]
+    finishers = [threading.Thread(target=finish, args=(part,)) for part in parts]
     sweepers = [threading.Thread(target=sweep) for _ in range(2)]
     for thread in (*sweepers, *finishers):
         thread.start()

@@ -22,13 +22,14 @@ WEEK_S = 7 * 86400.0
 
 async def prune(dsn: str, keep_s: float) -> float:
     """Do the round of a worker that has lived for a while; give when it would come back."""
-    link = Link(dsn, "finish")
-    pruner = Pruner(link, keep_s, random.Random(1))
+    links = Link(dsn, "finish"), Link(dsn, "schedule")
+    pruner = Pruner(*links, keep_s, random.Random(1))
     try:
         await pruner.prune()
         return await pruner.prune()
     finally:
-        await link.close()
+        for link in links:
+            await link.close()
 
 
 async def test_whole_days_go_and_younger_ones_stay(owner: Connection, fresh_database: str, add_day: AddDay) -> None:
@@ -79,6 +80,24 @@ async def test_fires_are_kept_longer_than_history(owner: Connection, fresh_datab
     await prune(fresh_database, 60 * 86400.0)
     assert value(owner, "SELECT count(*) FROM pgtasks.schedule_fires") == 3
     await prune(fresh_database, 3600.0)
+    assert value(owner, "SELECT count(*) FROM pgtasks.schedule_fires") == 1
+
+
+async def test_a_lock_on_schedules_is_waited_for_a_moment_only(
+    owner: Connection, fresh_database: str, add_day: AddDay
+) -> None:
+    """As a migration takes one: history goes, fires stay, and it is tried again soon."""
+    add_day(9)
+    owner.execute(
+        "INSERT INTO pgtasks.schedule_fires (schedule, fire_time, outcome)"
+        " VALUES ('gone', now() - interval '40 days', 'missed')"
+    )
+    with psycopg.connect(fresh_database) as other:
+        other.execute("LOCK TABLE pgtasks.schedules IN ACCESS EXCLUSIVE MODE")
+        began = time.monotonic()
+        assert await prune(fresh_database, WEEK_S) < retention.PRUNE_S / 2
+        assert time.monotonic() - began < 3.0
+    assert not days(owner)
     assert value(owner, "SELECT count(*) FROM pgtasks.schedule_fires") == 1
 
 
