@@ -2,9 +2,11 @@
 -- a catch-up may still ask about, which begins at the next fire or a month before it.
 --
 -- Parameters: keep_days; limit. Returns one row: pruned (a count).
--- Index: schedule_fires_fire_time. SKIP LOCKED: several workers prune side by side.
+-- Index: schedule_fires_fire_time, then the rows' places. They are locked here, so none moves; one
+-- that a backfill changed after this statement's snapshot is not found at its new place, and stays
+-- for the next time. SKIP LOCKED: several workers prune side by side.
 WITH old AS (
-    SELECT f.schedule, f.fire_time
+    SELECT f.ctid AS place
     FROM pgtasks.schedule_fires AS f
     WHERE f.fire_time < clock_timestamp() - make_interval(days => %(keep_days)s)
         AND f.fire_time < coalesce(
@@ -18,8 +20,7 @@ WITH old AS (
 
 gone AS (
     DELETE FROM pgtasks.schedule_fires AS f
-    USING old AS o
-    WHERE f.schedule = ANY(ARRAY[o.schedule]) AND f.fire_time = ANY(ARRAY[o.fire_time])
+    WHERE f.ctid = ANY(array(SELECT o.place FROM old AS o))
     RETURNING f.schedule
 )
 

@@ -24,7 +24,10 @@
 -- Overlap "skip" is a unique_key: the living task of the schedule keeps the next one out, by the
 -- same index as everywhere, and the slot is recorded as skipped.
 -- No join of two lists: their lengths are not known when this is planned, and a nested loop over
--- thousands of each takes seconds.
+-- thousands of each takes seconds. For the same reason `= ANY(ARRAY[p.name])`, which is `= p.name`, and
+-- no order by s.name; and `enabled IS NOT false`, which does not imply the predicate of schedules_due:
+-- nothing here makes a whole index of schedules look like a place to begin
+-- (docs/adr/0002-plans-that-do-not-flip.md).
 WITH plan AS (
     SELECT p.*
     FROM unnest(
@@ -47,10 +50,10 @@ mine AS MATERIALIZED (
         coalesce(s.priority, k.priority, 0) AS priority
     FROM free AS p
     INNER JOIN pgtasks.schedules AS s
-        ON p.name = s.name AND p.planned_from = s.planned_from AND s.enabled
+        ON s.name = ANY(ARRAY[p.name]) AND p.planned_from = s.planned_from AND s.enabled IS NOT false
         AND p.expected IS NOT DISTINCT FROM s.next_fire
     LEFT JOIN pgtasks.task_types AS k ON s.task = k.name
-    ORDER BY s.name
+    ORDER BY p.name
     FOR NO KEY UPDATE OF s SKIP LOCKED
 ),
 
@@ -125,7 +128,7 @@ moved AS (
         problem = NULL,
         problem_at = NULL
     FROM mine AS m
-    WHERE s.name = m.name
+    WHERE s.name = ANY(ARRAY[m.name])
     RETURNING s.name
 )
 
