@@ -11,6 +11,7 @@ from functools import partial
 from uuid import UUID
 
 from pgtasks.engine import drain
+from pgtasks.engine.ahead import Ahead
 from pgtasks.engine.bell import DOZE_S_RESTLESS, POLL_S, RECHECK_S, Bell, Doze, Sleep
 from pgtasks.engine.completer import Completer
 from pgtasks.engine.executor import Executor
@@ -61,7 +62,10 @@ class Claimer:
         self._link, self._bell, self._settings, self._names = link, bell, settings, [*names, *isolated]
         self._slots, self._leases, self._executor, self._completer = slots, leases, executor, completer
         self._stop, self._rng, self._doze = stop, rng, Doze()
-        self._intake = Intake(link, worker_id, settings.lease_s, leases=leases, executor=executor, meter=meter)
+        self._ahead = Ahead(slots.total)
+        self._intake = Intake(
+            link, worker_id, settings.lease_s, leases=leases, executor=executor, ahead=self._ahead, meter=meter
+        )
         self.turns = self._turns_of(names, list(isolated))
         # What could start nothing when the last claim found nothing; None when it found something.
         self._full_at_rest: set[Source] | None = None
@@ -197,7 +201,7 @@ class Claimer:
         return found, full
 
     def _limit_of(self, source: Source) -> int:
-        return 0 if self._stop.is_set() else source.limit
+        return 0 if self._stop.is_set() else min(source.limit, self._ahead.most())
 
     async def _go_on_draining(self) -> float:
         """End the drain if nothing is left to do, or can be: nothing running or unwritten, nothing due; else wait."""

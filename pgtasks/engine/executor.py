@@ -70,6 +70,8 @@ class Executor:
         # In the order of their start. By attempt and not by task id: a task whose lease was lost
         # may be claimed again here while its old handler is still ending.
         self._running: dict[Attempt, None] = {}
+        # How many more have their slots, and start within this turn of the loop.
+        self._starting = 0
         self._stuck: set[Attempt] = set()
         self._loop_watch = LoopWatch()
         # Loops that are blocked for good, and whether there ever was one.
@@ -105,7 +107,7 @@ class Executor:
     @property
     def running(self) -> int:
         """How many attempts have no outcome yet."""
-        return len(self._running)
+        return len(self._running) + self._starting
 
     @property
     def stuck(self) -> int:
@@ -125,7 +127,7 @@ class Executor:
         """
         if self._children is not None:
             return self._children.free()
-        return 0 if self._running else 1
+        return 0 if self.running else 1
 
     @property
     def children_failing(self) -> bool:
@@ -144,9 +146,20 @@ class Executor:
         counts = Counter(attempt.queue for attempt in self._stuck)
         return sorted(queue for queue, count in counts.items() if count >= (self._slots.limit(queue) or float("inf")))
 
-    def start(self, queue: str, tasks: list[Claimed]) -> None:
-        """Run a claimed batch."""
+    def start(self, queue: str, tasks: list[Claimed], *, soon: bool = False) -> None:
+        """Run a claimed batch; ``soon`` lets the engine send its next claim first, without the handlers in its way."""
         self._slots.take(queue, len(tasks))
+        if soon:
+            self._starting += len(tasks)
+            self._engine_loop.call_soon(self._begin_soon, queue, tasks)
+        else:
+            self._begin(queue, tasks)
+
+    def _begin_soon(self, queue: str, tasks: list[Claimed]) -> None:
+        self._starting -= len(tasks)
+        self._begin(queue, tasks)
+
+    def _begin(self, queue: str, tasks: list[Claimed]) -> None:
         now = time.monotonic()
         handlers = self._app.handlers
         coroutines: list[Attempt] = []

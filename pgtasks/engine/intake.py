@@ -6,6 +6,7 @@ import time
 from datetime import datetime, timedelta
 from uuid import UUID
 
+from pgtasks.engine.ahead import Ahead
 from pgtasks.engine.batches import BatchLimit
 from pgtasks.engine.cursor import claim_order
 from pgtasks.engine.executor import Executor
@@ -32,10 +33,11 @@ class Intake:
         *,
         leases: Leases,
         executor: Executor,
+        ahead: Ahead,
         meter: Meter | None = None,
     ) -> None:
         self.link, self.worker_id, self.lease_s = link, worker_id, lease_s
-        self._leases, self._executor, self._meter = leases, executor, meter
+        self._leases, self._executor, self._ahead, self._meter = leases, executor, ahead, meter
         self.unanswered = Unanswered(link, worker_id)
         self._clock: tuple[datetime, float] | None = None
         self.found_at = time.monotonic()
@@ -43,9 +45,12 @@ class Intake:
         self.rescans = 0
 
     async def take(
-        self, queue: str, statement: Statement[Claimed], batch: BatchLimit, limit: int
+        self, queue: str, statement: Statement[Claimed], batch: BatchLimit, limit: int, *, may_wait: bool = False
     ) -> tuple[list[Claimed], float]:
-        """Run a claim and start what it brings; gives the tasks, in claim order, and the seconds it took."""
+        """Run a claim and start what it brings; gives the tasks, in claim order, and the seconds it took.
+
+        What brought all that was asked for ``may_wait`` until the next claim is sent, where this worker claims ahead.
+        """
         sent_at = time.monotonic()
         try:
             rows = await self.link.fetch_all(statement)
@@ -66,7 +71,7 @@ class Intake:
             self.found_at = time.monotonic()
             self.unanswered.heard(rows[0].lease_id)
             self._leases.add(rows[0].lease_id, len(rows), sent_at)
-            self._executor.start(queue, rows)
+            self._executor.start(queue, rows, soon=may_wait and self._ahead.on and len(rows) >= limit)
             if self._meter is not None:
                 self._meter.count_claimed(queue, rows, self._extrapolated())
         return rows, took_s

@@ -108,7 +108,7 @@ class Line(Source):
         statement = statements.claim(
             self.queue, lanes, limit=limit, names=self._names, worker_id=intake.worker_id, lease_s=intake.lease_s
         )
-        rows, took_s = await intake.take(self.queue, statement, self._batch, limit)
+        rows, took_s = await intake.take(self.queue, statement, self._batch, limit, may_wait=True)
         intake.claims += 1
         full, ended = len(rows) >= limit, time.monotonic()
         if near:

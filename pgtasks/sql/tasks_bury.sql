@@ -2,14 +2,20 @@
 -- whose cancellation was requested meanwhile is finished as cancelled: nobody wants it any more.
 --
 -- Parameters: worker_id; arrays of one length, sorted by id: ids, lease_ids, reasons, outcomes,
--- error_classes, errors, tracebacks; emptied (leases whose last task this is).
+-- error_classes, errors, tracebacks, and the usual ones as in tasks_retry.sql; emptied (leases whose
+-- last task this is).
 -- Returns moved: NULL when every task was moved, else the ids of those that were.
 -- Index: tasks_pkey, one probe per task, as in tasks_retry.sql.
 --
 -- Fencing and lock order as in tasks_retry.sql. ON CONFLICT: an id that is in dead_letters
 -- already can only have been put there by hand; it must not fail its neighbours.
 WITH dead AS MATERIALIZED (
-    SELECT t.*, f.reason, f.outcome, f.error_class, f.error, f.traceback
+    SELECT
+        t.*, f.reason,
+        coalesce(f.outcome, %(usual_outcome)s) AS outcome,
+        coalesce(f.error_class, %(usual_error_class)s) AS error_class,
+        coalesce(f.error, %(usual_error)s) AS error,
+        coalesce(f.traceback, %(usual_traceback)s) AS traceback
     FROM unnest(
         %(ids)s::bigint[], %(lease_ids)s::bigint[], %(reasons)s::text[], %(outcomes)s::text[],
         %(error_classes)s::text[], %(errors)s::text[], %(tracebacks)s::text[]

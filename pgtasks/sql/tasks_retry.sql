@@ -2,7 +2,8 @@
 -- attempts. A task whose cancellation was requested meanwhile is finished as cancelled.
 --
 -- Parameters: worker_id; arrays of one length, sorted by id: ids, lease_ids, delays (seconds),
--- outcomes, error_classes, errors, tracebacks; emptied (leases whose last task this is).
+-- outcomes, error_classes, errors, tracebacks (NULL where a failure is the usual one); usual_outcome,
+-- usual_error_class, usual_error, usual_traceback; emptied (leases whose last task this is).
 -- Returns moved: NULL when every task was taken, else the ids of those that were.
 -- Index: tasks_pkey, one probe per task, from the batch to the table and never the other way round
 -- (docs/adr/0002-plans-that-do-not-flip.md). In arrays of texts a place far behind costs a walk, as
@@ -14,8 +15,12 @@
 -- A task whose process died (worker_lost) is a suspect from then on; any other end clears it.
 WITH mine AS MATERIALIZED (
     SELECT
-        t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, f.lease_id, f.outcome, f.error_class, f.error,
-        f.traceback, t.attempt, t.queue, t.name, t.claimed_at
+        t.id, t.cancel_requested_at IS NOT NULL AS is_cancelled, f.lease_id,
+        coalesce(f.outcome, %(usual_outcome)s) AS outcome,
+        coalesce(f.error_class, %(usual_error_class)s) AS error_class,
+        coalesce(f.error, %(usual_error)s) AS error,
+        coalesce(f.traceback, %(usual_traceback)s) AS traceback,
+        t.attempt, t.queue, t.name, t.claimed_at
     FROM unnest(
         %(ids)s::bigint[], %(lease_ids)s::bigint[], %(outcomes)s::text[], %(error_classes)s::text[],
         %(errors)s::text[], %(tracebacks)s::text[]

@@ -29,9 +29,9 @@ async def test_one_statement_lies_between_the_bell_and_the_handler(
             steps.append(f"{'rescan' if 'RECURSIVE' in statement.sql else 'claim'} {len(found)}")
             return found
 
-        def start(queue: str, tasks: list[Claimed]) -> None:
-            steps.append("start")
-            real_start(queue, tasks)
+        def start(queue: str, tasks: list[Claimed], *, soon: bool) -> None:
+            steps.append("start soon" if soon else "start")
+            real_start(queue, tasks, soon=soon)
 
         async def wake_up() -> None:
             steps.append(f"release {len(rig.started)}")

@@ -194,3 +194,23 @@ async def test_a_limit_on_threads_fails_tasks_instead_of_losing_them(monkeypatch
     assert [outcome.failure.message for _, outcome in found if isinstance(outcome, Dead)] == [
         "can't start new thread"
     ] * 3
+
+
+async def test_what_is_about_to_start_counts_and_heeds_a_stop() -> None:
+    """It has its slots, nothing that must be alone starts beside it, and a stop before it begins gives it back."""
+    slots, found = Slots(10, (QueueSlots("one"),)), list[tuple[Attempt, Outcome]]()
+    executor = Executor(make_app(Gauge()), slots, Leases(30.0), found.extend)
+    rows: list[Any] = [(number, 1, "on_loop", '{"how":"return"}', 1, None, None, 0, None, None) for number in range(3)]
+    assert executor.children_free() == 1
+    executor.start("one", [Claimed(*row) for row in rows], soon=True)
+    assert (executor.running, slots.busy, executor.held()) == (3, 3, [])
+    assert executor.children_free() == 0
+    await wait_ended(executor)
+    assert [type(outcome) for _, outcome in found] == [Completed] * 3
+    executor.start("one", [Claimed(*row) for row in rows], soon=True)
+    executor.accepting = False
+    executor.stop_all()
+    await wait_ended(executor)
+    executor.close()
+    assert [type(outcome) for _, outcome in found[3:]] == [Released] * 3
+    assert slots.busy == 0
