@@ -10,7 +10,7 @@
 -- IS NOT NULL is for the index alone: a query's own is dropped by PostgreSQL 17 and later, since the
 -- column has no NULL. What reads all queues through this index says `queue >= ''`. (Should a later
 -- PostgreSQL drop it from the index, too, nothing is wrong but the plan above:
--- tests/leases/test_dead_rows.py would tell.)
+-- tests/leases/test_plans.py would tell.)
 --
 -- Locks: ACCESS EXCLUSIVE on the view, then on tasks until the index has been built anew, about ten
 -- seconds for ten million living tasks: not CONCURRENTLY, because a migration is one transaction,

@@ -103,7 +103,11 @@ class Claimer:
         return Turns(
             [Suspects(queue, self._names, intake, partial(in_children, queue)) for queue in slots.queues],
             [Line(queue, isolated, intake, partial(in_children, queue)) for queue in slots.queues if isolated],
-            [Line(queue, names, intake, partial(in_process, queue)) for queue in slots.queues if names or not isolated],
+            [
+                Line(queue, names, intake, partial(in_process, queue), may_wait=True)
+                for queue in slots.queues
+                if names or not isolated
+            ],
         )
 
     def _full(self) -> set[Source]:

@@ -70,7 +70,7 @@ class Executor:
         # In the order of their start. By attempt and not by task id: a task whose lease was lost
         # may be claimed again here while its old handler is still ending.
         self._running: dict[Attempt, None] = {}
-        # How many more have their slots, and start within this turn of the loop.
+        # How many more have their slots, and start in the next turn of the loop.
         self._starting = 0
         self._stuck: set[Attempt] = set()
         self._loop_watch = LoopWatch()
@@ -149,7 +149,8 @@ class Executor:
     def start(self, queue: str, tasks: list[Claimed], *, soon: bool = False) -> None:
         """Run a claimed batch; ``soon`` lets the engine send its next claim first, without the handlers in its way."""
         self._slots.take(queue, len(tasks))
-        if soon:
+        # Runners that had to be made first might fail, which whoever claims must hear.
+        if soon and (self._async or self._threads):
             self._starting += len(tasks)
             self._engine_loop.call_soon(self._begin_soon, queue, tasks)
         else:

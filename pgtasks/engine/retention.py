@@ -30,8 +30,8 @@ _DAY_S = 86400.0
 class Pruner:
     """Removes what is older than this worker keeps; ``keep_s`` 0 keeps history for ever.
 
-    Fires go through the scheduler's link, ``schedules``: whoever has locked the tables of schedules
-    stops that one, and not the completions.
+    Fires go through ``schedules``, the scheduler's link where this worker has one: whoever has locked the
+    tables of schedules stops that one, and not the completions.
     """
 
     def __init__(self, link: Link, schedules: Link, keep_s: float, rng: random.Random) -> None:

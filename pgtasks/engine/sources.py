@@ -69,9 +69,12 @@ class Source(ABC):
 class Line(Source):
     """The tasks of some names, taken in their order behind a cursor."""
 
-    def __init__(self, queue: str, names: list[str], intake: Intake, room: Callable[[], int]) -> None:
+    def __init__(
+        self, queue: str, names: list[str], intake: Intake, room: Callable[[], int], *, may_wait: bool = False
+    ) -> None:
+        """``may_wait`` where what a full claim brings may start after the next is sent: not where it needs a child."""
         super().__init__(queue, names, intake, room)
-        self.cursor = Cursor()
+        self.cursor, self._may_wait = Cursor(), may_wait
         # What a claim from the lanes takes; what another takes beyond that is the walk over dead and foreign rows.
         self._usual_s = 0.0
 
@@ -108,7 +111,7 @@ class Line(Source):
         statement = statements.claim(
             self.queue, lanes, limit=limit, names=self._names, worker_id=intake.worker_id, lease_s=intake.lease_s
         )
-        rows, took_s = await intake.take(self.queue, statement, self._batch, limit, may_wait=True)
+        rows, took_s = await intake.take(self.queue, statement, self._batch, limit, may_wait=self._may_wait)
         intake.claims += 1
         full, ended = len(rows) >= limit, time.monotonic()
         if near:

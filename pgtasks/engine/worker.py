@@ -197,7 +197,8 @@ class Worker:
         self._slots, self._claimer = slots, self._make_claimer(slots, leases)
         self._sweeper = Sweeper(links.finish, self._heartbeat.window, settings.sweep_interval_s, rng)
         self._tidier = Tidier(links.finish, rng)
-        self._pruner = Pruner(links.finish, links.schedule, settings.keep_s, rng)
+        self._fires = settings.scheduler and not settings.drain
+        self._pruner = Pruner(links.finish, links.schedule if self._fires else links.finish, settings.keep_s, rng)
         self._recycling = Recycling(self.executor, self.switch, 0 if settings.drain else settings.stuck_limit)
         self._departure = Departure(
             self.switch,
@@ -282,7 +283,7 @@ class Worker:
                 ("prune", self._pruner.prune, self.switch.asked, None),
                 ("schedule", self._scheduler.round, self.switch.asked, self._scheduler.changed),
             )
-            if name != "schedule" or (self._settings.scheduler and not self._settings.drain)
+            if name != "schedule" or self._fires
         ]
         parts.append(asyncio.create_task(self._heartbeat.until_ended(), name="heartbeat"))
         self.executor.warm_up()

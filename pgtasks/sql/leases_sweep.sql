@@ -34,20 +34,25 @@ WITH expired AS MATERIALIZED (
 
 held AS MATERIALIZED (
     SELECT
-        t.*,
-        e.worker_id,
-        e.expires_at,
-        CASE
-            WHEN t.cancel_requested_at IS NOT NULL THEN 'cancelled'
-            WHEN t.attempt >= coalesce(t.max_attempts, k.max_attempts, %(max_attempts)s) THEN 'dead'
-            ELSE 'queued'
-        END AS fate
+        t.id, t.lease_id, t.queue, t.name, t.created_at, t.run_at, t.claimed_at, t.attempt, t.max_attempts,
+        t.priority, t.unique_key, t.timeout, e.worker_id, e.expires_at, f.fate,
+        -- What goes back to the queue keeps them where they are.
+        CASE WHEN f.fate <> 'queued' THEN t.payload END AS payload,
+        CASE WHEN f.fate <> 'queued' THEN t.headers END AS headers
     FROM expired AS e
     CROSS JOIN LATERAL unnest(e.task_ids) AS x (id)
     CROSS JOIN LATERAL (
         SELECT r.* FROM pgtasks.tasks AS r WHERE r.id = x.id AND r.lease_id = e.id FOR UPDATE SKIP LOCKED
     ) AS t
     LEFT JOIN pgtasks.task_types AS k ON t.name = k.name
+    CROSS JOIN LATERAL (
+        SELECT
+            CASE
+                WHEN t.cancel_requested_at IS NOT NULL THEN 'cancelled'
+                WHEN t.attempt >= coalesce(t.max_attempts, k.max_attempts, %(max_attempts)s) THEN 'dead'
+                ELSE 'queued'
+            END AS fate
+    ) AS f
     WHERE %(task_ids)s::bigint[] IS NULL OR x.id = ANY(%(task_ids)s::bigint[])
 ),
 

@@ -17,21 +17,23 @@ FROM unnest(
     %(ids)s::bigint[], %(lease_ids)s::bigint[], %(traceless)s::boolean[], %(queues)s::text[]
 ) AS f (id, lease_id, is_traceless, queue)
 WHERE (
-    EXISTS (SELECT FROM pgtasks.history AS h WHERE h.id = f.id AND h.lease_id = f.lease_id)
-    OR EXISTS (SELECT FROM pgtasks.attempts AS a WHERE a.task_id = f.id AND a.lease_id = f.lease_id)
-    OR EXISTS (SELECT FROM pgtasks.dead_letters AS d WHERE d.id = f.id AND d.lease_id = f.lease_id)
+    EXISTS (SELECT FROM pgtasks.history AS h WHERE h.id = f.id AND h.lease_id = f.lease_id OFFSET 0)
+    OR EXISTS (SELECT FROM pgtasks.attempts AS a WHERE a.task_id = f.id AND a.lease_id = f.lease_id OFFSET 0)
+    OR EXISTS (SELECT FROM pgtasks.dead_letters AS d WHERE d.id = f.id AND d.lease_id = f.lease_id OFFSET 0)
     OR (
         (
             f.is_traceless
             OR EXISTS (SELECT FROM pgtasks.queues AS q WHERE q.name = f.queue AND NOT q.keep_completed)
         )
-        AND NOT EXISTS (SELECT FROM pgtasks.tasks AS t WHERE t.id = f.id)
-        AND NOT EXISTS (SELECT FROM pgtasks.history AS h WHERE h.id = f.id)
-        AND NOT EXISTS (SELECT FROM pgtasks.dead_letters AS d WHERE d.id = f.id)
+        -- OFFSET keeps these looks by the primary key for each task, whatever the planner believes.
+        AND NOT EXISTS (SELECT FROM pgtasks.tasks AS t WHERE t.id = f.id OFFSET 0)
+        AND NOT EXISTS (SELECT FROM pgtasks.history AS h WHERE h.id = f.id OFFSET 0)
+        AND NOT EXISTS (SELECT FROM pgtasks.dead_letters AS d WHERE d.id = f.id OFFSET 0)
     )
 )
 AND NOT EXISTS (
     SELECT FROM pgtasks.attempts AS a
     WHERE a.task_id = f.id AND a.lease_id = f.lease_id
         AND a.outcome = 'worker_lost' AND a.error_class = 'WorkerLost'
+    OFFSET 0
 )

@@ -24,10 +24,9 @@
 -- Overlap "skip" is a unique_key: the living task of the schedule keeps the next one out, by the
 -- same index as everywhere, and the slot is recorded as skipped.
 -- No join of two lists: their lengths are not known when this is planned, and a nested loop over
--- thousands of each takes seconds. For the same reason `= ANY(ARRAY[p.name])`, which is `= p.name`, and
--- no order by s.name; and `enabled IS NOT false`, which does not imply the predicate of schedules_due:
--- nothing here makes a whole index of schedules look like a place to begin
--- (docs/adr/0002-plans-that-do-not-flip.md).
+-- thousands of each takes seconds. For the same reason each plan looks for its schedule by LATERAL
+-- (docs/adr/0002-plans-that-do-not-flip.md), and asks for `enabled IS NOT false`: that does not imply the
+-- predicate of schedules_due, which would be read whole where it is believed to be small.
 WITH plan AS (
     SELECT p.*
     FROM unnest(
@@ -49,12 +48,16 @@ mine AS MATERIALIZED (
         coalesce(s.queue, k.queue, 'default') AS queue,
         coalesce(s.priority, k.priority, 0) AS priority
     FROM free AS p
-    INNER JOIN pgtasks.schedules AS s
-        ON s.name = ANY(ARRAY[p.name]) AND p.planned_from = s.planned_from AND s.enabled IS NOT false
-        AND p.expected IS NOT DISTINCT FROM s.next_fire
+    CROSS JOIN LATERAL (
+        SELECT r.name, r.task, r.payload, r.overlap, r.queue, r.priority
+        FROM pgtasks.schedules AS r
+        WHERE r.name = p.name
+            AND r.planned_from = p.planned_from
+            AND r.enabled IS NOT false
+            AND p.expected IS NOT DISTINCT FROM r.next_fire
+        FOR NO KEY UPDATE SKIP LOCKED
+    ) AS s
     LEFT JOIN pgtasks.task_types AS k ON s.task = k.name
-    ORDER BY p.name
-    FOR NO KEY UPDATE OF s SKIP LOCKED
 ),
 
 slots AS MATERIALIZED (

@@ -5,8 +5,8 @@
 -- Returns one row: written (names added or changed), foreign_names (names that belong to a person or
 -- another deployment and were left alone), removed (this deployment's names that the code no
 -- longer has).
--- Index: schedules_pkey, by `= ANY(ARRAY[…])` as in schedules_fire.sql. In the order of names: workers that
--- start together lock in one order.
+-- Index: schedules_pkey, one probe per name. In the order of names: workers that start together lock in
+-- one order.
 -- What is as it should be is not touched, not even locked: an edit that somebody left open must not
 -- keep workers from starting.
 -- `enabled` is left as it is: who paused a schedule of the code wants it paused.
@@ -24,7 +24,7 @@ WITH given AS MATERIALIZED (
 changed AS MATERIALIZED (
     SELECT g.*
     FROM given AS g
-    LEFT JOIN pgtasks.schedules AS s ON s.name = ANY(ARRAY[g.name])
+    LEFT JOIN LATERAL (SELECT r.* FROM pgtasks.schedules AS r WHERE r.name = g.name LIMIT 1) AS s ON true
     WHERE s.name IS NULL
         OR s.source = 'code' AND s.deployment = %(deployment)s
         AND (

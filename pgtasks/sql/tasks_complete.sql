@@ -19,8 +19,8 @@
 -- that order, so two batches never wait for each other in a circle. A lease row is waited for
 -- by nobody: one that is locked at this moment stays, and the sweep deletes it when it has
 -- expired, as it has no task any more. (Behind a transaction pooler, where the session's
--- planner settings are missing, a tiny table may be read in another order: a deadlock is then
--- possible in theory, and the batch is offered again.)
+-- planner settings are missing, the rows may be read in the order of their places: a deadlock with
+-- somebody who cancels many is then possible in theory, and a batch that loses it is offered again.)
 -- A crash before the commit leaves the task leased and it will be swept; after it, the task
 -- is done. If only the reply is lost, outcomes_recognise.sql tells.
 WITH done AS (

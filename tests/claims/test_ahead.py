@@ -100,3 +100,21 @@ async def test_the_next_claim_is_sent_before_what_the_last_one_brought_runs(
     else:
         assert largest > 100
         assert not overtaken, steps
+
+
+async def test_what_awaits_a_child_starts_at_once(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The children are counted by what has begun: two queues must not both be given the same ones."""
+    monkeypatch.setattr(ahead, "WINDOW_S", 0.0)
+    monkeypatch.setattr(ahead, "BUSY_MIN", -1.0)
+    children = 4
+    for queue in ("a", "b"):
+        connection.execute(
+            "INSERT INTO pgtasks.tasks (name, queue) SELECT 'alone', %s FROM generate_series(1, 30)", (queue,)
+        )
+    rig = Rig(dsn, "t", "alone", queues="a,b", isolated=["alone"], concurrency=200, hold_s=0.01)
+    async with rig:
+        monkeypatch.setattr(rig.executor, "children_free", lambda: children - len(rig.executor.held()))
+        await until(lambda: len(rig.order) == 60, hint="they do not all run")
+    assert rig.peak == children

@@ -201,6 +201,11 @@ async def test_what_is_about_to_start_counts_and_heeds_a_stop() -> None:
     slots, found = Slots(10, (QueueSlots("one"),)), list[tuple[Attempt, Outcome]]()
     executor = Executor(make_app(Gauge()), slots, Leases(30.0), found.extend)
     rows: list[Any] = [(number, 1, "on_loop", '{"how":"return"}', 1, None, None, 0, None, None) for number in range(3)]
+    # The first batch makes the runner.
+    executor.start("one", [Claimed(*row) for row in rows], soon=True)
+    assert len(executor.held()) == 3
+    await wait_ended(executor)
+    found.clear()
     assert executor.children_free() == 1
     executor.start("one", [Claimed(*row) for row in rows], soon=True)
     assert (executor.running, slots.busy, executor.held()) == (3, 3, [])

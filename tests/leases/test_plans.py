@@ -35,6 +35,7 @@ HOT: dict[str, Statement[Any]] = {
     "release": statements.release(ME, ENDED, [0.0] * 500, [1]),
     "beat": statements.beat(ME, lease_s=30.0, lease_ids=[1], running=ENDED, busy=1, draining=False),
     "blocked": statements.blocked(ENDED),
+    "recognise": statements.recognise(ENDED, traceless=[True] * 500, queues=["default"] * 500),
     "list expired": statements.list_expired(limit=50, skip_leases=[]),
 }
 WATCHED: dict[str, Statement[Any]] = {

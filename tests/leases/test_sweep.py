@@ -56,7 +56,7 @@ def race(dsn: str, worker: UUID, handles: list[Handle]) -> set[int]:
     """
     taken: list[int] = []
     done = threading.Event()
-    start = threading.Barrier(6)
+    start = threading.Barrier(6, timeout=10)
 
     def finish(part: list[Handle]) -> None:
         with steps.connect(dsn) as opened:
