@@ -51,7 +51,7 @@ def test_every_step_leaves_the_tables_as_the_model_says(dsn: str) -> None:
 # What a model does that finds a fault: a comparison fails, a row is missing, PostgreSQL refuses a step.
 FOUND = (AssertionError, KeyError, DatabaseError)
 PLANTED = {
-    "complete without a fence": ("tasks_complete", " AND t.lease_id = f.lease_id", ""),
+    "complete without a fence": ("tasks_complete", "AND t.lease_id = ", "AND 0 < "),
     "sweep that ignores the limit on attempts": ("leases_sweep", "t.attempt >= coalesce", "false AND 0 >= coalesce"),
     "release that charges an attempt": ("tasks_release", "greatest(t.attempt - 1, 0)", "t.attempt"),
 }
