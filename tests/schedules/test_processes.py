@@ -79,11 +79,14 @@ def test_a_worker_hears_of_a_new_schedule(dsn: str, connection: Connection) -> N
     with WorkerProcess(APP, dsn, "--concurrency=2") as process:
         process.wait_ready()
         time.sleep(1.5)  # its first look, and a deaf one's second
-        sessions = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'pgtasks/schedule%%'"
-        last = f"SELECT max(query_start) FROM pg_stat_activity WHERE pid IN ({sessions})"
+        # Old fires are pruned in the same session, some time in the first half minute; then there is no last question.
+        last = (
+            "SELECT max(query_start) FROM pg_stat_activity"
+            " WHERE application_name LIKE 'pgtasks/schedule%%' AND query NOT LIKE '-- Forgets fires%%'"
+        )
         asked = value(connection, last)
         time.sleep(1.5)  # the span in which it must not ask
-        assert value(connection, last) == asked
+        assert value(connection, last) in {asked, None}
         add(connection, "s")
         began = time.monotonic()
         wait_until(lambda: fired(connection, "s"), 3.0, hint=process.output)
