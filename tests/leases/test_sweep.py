@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from pgtasks.store.statements import Moved
 from tests.database import Connection, rows, value, wait_until
 from tests.leases import steps
 from tests.leases.steps import Handle
@@ -27,17 +28,16 @@ def test_a_completion_before_the_sweep_wins(dsn: str, connection: Connection) ->
     assert steps.outcomes(connection, task_id) == []
 
 
-def test_a_sweep_before_the_completion_wins(dsn: str, connection: Connection) -> None:
-    """The sweep is under way: the completion waits for it and is refused."""
+@pytest.mark.parametrize("end", [steps.complete, steps.retry, steps.bury, steps.finish_cancelled, steps.release])
+def test_a_sweep_before_the_end_wins(dsn: str, connection: Connection, end: Callable[..., Moved]) -> None:
+    """The sweep is under way: the outcome waits for it and is refused."""
     (task_id,) = steps.enqueue(connection)
     a = steps.worker_id()
     (task,) = steps.claim(connection, a)
     steps.expire(connection)
     moved: list[list[int] | None] = []
     with steps.connect(dsn) as sweeping, steps.connect(dsn) as finishing:
-        late = threading.Thread(
-            target=lambda: moved.append(steps.complete(finishing, a, [Handle.of(task)], [task.lease_id]).ids)
-        )
+        late = threading.Thread(target=lambda: moved.append(end(finishing, a, [Handle.of(task)], [task.lease_id]).ids))
         with sweeping.transaction():
             assert steps.sweep(sweeping).requeued == 1
             late.start()

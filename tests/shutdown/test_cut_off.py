@@ -28,7 +28,7 @@ def test_under_load_without_grace_nothing_stays_leased(tasks: Tasks) -> None:
     """Stops at many moments of large claims: no task is left running, no attempt charged."""
     for number in range(8):
         tasks.connection.execute("TRUNCATE pgtasks.history")
-        # For each worker: one that is stopped late, on a busy machine, may have done all there were.
+        # Enough for each worker, however late its stop comes on a busy machine.
         tasks.connection.execute("INSERT INTO pgtasks.tasks (name) SELECT 'nothing' FROM generate_series(1, 30000)")
         with tasks.worker("--concurrency", "500", "--shutdown-grace", "0") as worker:
             wait_until(lambda: value(tasks.connection, "SELECT count(*) FROM pgtasks.history") > 600)
