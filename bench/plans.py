@@ -15,7 +15,7 @@ from bench.database import Connection
 from pgtasks.outcome import Cancelled, Completed, Dead, Failure, RetryIn
 from pgtasks.store import looking, reading, statements
 from pgtasks.store.session import Statement
-from pgtasks.store.statements import Lane
+from pgtasks.store.statements import Front, Lane
 
 ME = UUID(int=1)
 # What a worker's connections set; behind a pooler they set nothing.
@@ -23,6 +23,7 @@ ENGINE = {"enable_seqscan": "off", "enable_bitmapscan": "off", "enable_hashjoin"
 NOW = datetime.now(UTC)
 LANES = [Lane(1, NOW, 0), Lane(0, NOW, 0)]
 ENDED = [(3_000_000_001, 1), (3_000_000_002, 1)]
+_CLAIM = statements.claim("default", LANES, limit=100, names=["t"], worker_id=ME, lease_s=30)
 FAILURE = Failure("ValueError", "no", "Traceback")
 
 
@@ -30,7 +31,8 @@ def hot() -> dict[str, tuple[Statement[Any], str]]:
     """Give each hot statement with the index that it must use on tasks."""
     order, key = "tasks_claim_order", "tasks_pkey"
     return {
-        "claim": (statements.claim("default", LANES, limit=100, names=["t"], worker_id=ME, lease_s=30), order),
+        "claim": (_CLAIM, order),
+        "follow": (statements.follow(_CLAIM, Front(0, NOW)), order),
         "rescan": (statements.rescan("default", limit=100, names=["t"], worker_id=ME, lease_s=30), order),
         "suspects": (
             statements.claim_suspects("default", limit=4, names=["t"], worker_id=ME, lease_s=30),

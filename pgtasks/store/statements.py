@@ -62,6 +62,13 @@ class Overdue(NamedTuple):
     task_ids: list[int]
 
 
+class Front(NamedTuple):
+    """What others claimed under leases after this one, as far as it was due before ``until`` (None: all of it)."""
+
+    after_lease: int
+    until: datetime | None
+
+
 class Bell(NamedTuple):
     """One queue's bell after an attempt to take it."""
 
@@ -88,6 +95,11 @@ def claim(
         },
         Claimed,
     )
+
+
+def follow(claim: Statement[Claimed], front: Front) -> Statement[Claimed]:
+    """Make a claim from the cursors one behind the front of workers with the same handlers, where that is further."""
+    return Statement(sql("tasks_follow"), {**claim.params, **front._asdict()}, Claimed)
 
 
 def rescan(queue: str, *, limit: int, names: list[str], worker_id: UUID, lease_s: float) -> Statement[Claimed]:

@@ -159,7 +159,7 @@ def _without_key(self: Options, *arguments: Any, **options: Any) -> NewTask:
     return _TASK(self, *arguments, **options)._replace(unique_key=None)
 
 
-_CLAIMS = ("tasks_claim", "tasks_rescan")
+_CLAIMS = ("tasks_claim", "tasks_follow", "tasks_rescan")
 _PAUSES = ("pause_worker",)
 _KILLS = ("kill_worker",)
 _THREADS = {"brief": 1.0}

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtasks.engine.cursor import (
+    FOLLOWED_MIN,
     LAG,
     LANES_MAX,
     NEAR_S,
@@ -18,7 +19,7 @@ from pgtasks.engine.cursor import (
 )
 from pgtasks.engine.trail import FRACTION, IN_A_ROW_MAX
 from pgtasks.model import Claimed
-from pgtasks.store.statements import Lane
+from pgtasks.store.statements import Front, Lane
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -98,6 +99,44 @@ def test_rescans_are_rarer_while_others_claim_too() -> None:
         cursor.claimed([_task(1, lease_id)._replace(lease_id=lease_id)], full=True, ended=0.0)
         assert not cursor.rescan_due(wait_s - 0.01)
         assert cursor.rescan_due(wait_s)
+
+
+def _batch(lease_id: int, count: int, *, began: float = 1.0, number: int = 1) -> list[Claimed]:
+    return [_task(began + n / 1000, number + n)._replace(lease_id=lease_id) for n in range(count)]
+
+
+def test_a_claim_follows_others_with_a_backlog_of_which_they_take_much() -> None:
+    """By the leases between its own last two, as large as its own; not for less than it costs to ask."""
+    cursor = Cursor()
+    assert cursor.front() is None
+    cursor.claimed(_batch(10, 100), full=True, ended=0.0)
+    assert cursor.front() is None, "nothing is known of others yet"
+    half = FOLLOWED_MIN // 200
+    cursor.claimed(_batch(10 + half, 100, number=101), full=True, ended=0.0)
+    assert cursor.front() is None, "others took less"
+    last = 11 + 3 * half
+    cursor.claimed(_batch(last, 100, number=201), full=True, ended=0.0)
+    assert cursor.front() == Front(last, None)
+    cursor.claimed(_batch(last + 1, 100, number=301), full=True, ended=0.0)
+    assert cursor.front() is None, "others took nothing"
+    cursor.claimed(_batch(last + 100, 100, number=401), full=False, ended=0.0)
+    assert cursor.front() is None, "there is no backlog"
+
+
+def test_who_went_back_to_what_was_passed_follows_no_further_than_it_came_from() -> None:
+    """Those who stayed are there; it would leave again what it went back for. Other lanes do not count."""
+    cursor = Cursor()
+    cursor.claimed(_batch(1, 100, began=500.0, number=5000), full=True, ended=0.0)
+    came_from = _at(500.099)
+    cursor.rescanned(_batch(100, 100), full=True, began=_at(600), ended=0.0, cost_s=0.0)
+    assert cursor.front() == Front(100, came_from)
+    cursor.rescanned(_batch(200, 100, number=101), full=True, began=_at(601), ended=0.0, cost_s=0.0)
+    assert cursor.front() == Front(200, came_from), "further back is not where it came from"
+    ahead = [task._replace(priority=1) for task in _batch(300, 100, began=2.0, number=201)]
+    cursor.claimed(ahead, full=True, ended=0.0)
+    assert cursor.front() == Front(300, came_from)
+    cursor.claimed(_batch(400, 100, began=501.0, number=6001), full=True, ended=0.0)
+    assert cursor.front() == Front(400, None), "it is there again"
 
 
 def test_slow_rescans_take_a_twentieth_of_the_time_and_of_a_busy_workers_a_fiftieth() -> None:

@@ -17,7 +17,7 @@ from pgtasks.store import link, listening, session
 from pgtasks.store.sql_files import sql
 
 STATEMENTS = {
-    "claim": ("tasks_claim", "tasks_rescan", "tasks_new_lanes", "tasks_due"),
+    "claim": ("tasks_claim", "tasks_follow", "tasks_rescan", "tasks_new_lanes", "tasks_due"),
     "finish": ("tasks_complete",),
     "heartbeat": ("workers_beat",),
     "listen": ("bells_arm", "bells_release"),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pgtasks.model import Claimed
+from pgtasks.model import Claimed, WorkerInfo
 from pgtasks.outcome import Cancelled, Completed, Dead, Failure, RetryIn
 from pgtasks.store import conninfo, session, statements
 from pgtasks.store.session import Statement, SyncConnection
@@ -35,6 +35,15 @@ class Handle(NamedTuple):
 def worker_id() -> UUID:
     """Return the id of a new worker."""
     return uuid.uuid4()
+
+
+def known_worker(connection: SyncConnection, *names: str, isolated: Sequence[str] = ()) -> UUID:
+    """Make a worker with handlers of these names known; gives its id."""
+    worker = WorkerInfo(
+        worker_id(), "test", ("default",), tuple(sorted(names)), 1, LEASE_S, "0", isolated=tuple(sorted(isolated))
+    )
+    session.fetch_all(connection, statements.register(worker))
+    return worker.id
 
 
 def connect(dsn: str, *, planner: bool = True, name: str = "finish") -> SyncConnection:

@@ -15,7 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from pgtasks.engine.leases import Leases
 from pgtasks.model import Claimed
 from pgtasks.store import session, statements
-from pgtasks.store.statements import Lane
+from pgtasks.store.statements import Front, Lane
 from tests.database import Connection, rows, value
 from tests.leases import steps
 from tests.leases.steps import Handle
@@ -68,7 +68,7 @@ class Queue(RuleBasedStateMachine):
             TYPE_LIMIT,
         )
         self.world = World()
-        self.workers: list[UUID] = [steps.worker_id() for _ in range(WORKERS)]
+        self.workers: list[UUID] = [steps.known_worker(self.connection, steps.NAME) for _ in range(WORKERS)]
         self.books = [Leases(steps.LEASE_S) for _ in range(WORKERS)]
         self.open: list[list[Handle]] = [[] for _ in range(WORKERS)]
         self.last: set[Handle] = set()
@@ -113,10 +113,11 @@ class Queue(RuleBasedStateMachine):
         target=handles,
         worker=st.integers(0, WORKERS - 1),
         count=st.integers(1, 4),
+        front=st.booleans(),
         source=st.sampled_from(["head", "cursors", "suspects"]),
     )
-    def claim(self, worker: int, count: int, source: str) -> Any:
-        """Claim from the head or from the cursors, which may miss tasks but never take a wrong one, or suspects."""
+    def claim(self, worker: int, count: int, source: str, *, front: bool) -> Any:
+        """Claim from the head, or from cursors or the front, which miss tasks but take no wrong one, or suspects."""
         lanes = [Lane(priority, *place) for priority, place in sorted(self.cursors.items())[::-1]]
         claim: Any = {
             "head": statements.rescan,
@@ -131,6 +132,8 @@ class Queue(RuleBasedStateMachine):
             worker_id=self.workers[worker],
             lease_s=steps.LEASE_S,
         )
+        if source == "cursors" and front:
+            statement = statements.follow(statement, Front(0, None))
         claimed = session.fetch_all(self.connection, statement)
         due = [
             one

@@ -1,0 +1,115 @@
+-- Claims up to a limit of due tasks of one queue, from behind what other workers with the same handlers claimed last.
+--
+-- Many workers of one queue stand behind each other: where ten take turns, a claim from a worker's own cursor
+-- walks over what the nine others have claimed since its last one, nine rows for each that it gets, and with
+-- sixty workers it walks sixty. This one begins at the front. What it leaves out was looked at by the others.
+--
+-- Parameters: as tasks_claim.sql (queue; limit; names; worker_id; lease_s; priorities, run_ats, ids); and
+-- after_lease (that of this worker's last claim: later ones are followed); until (the front lies before it, or NULL).
+-- Returns the claimed rows, in any order.
+-- Index: leases_pkey backwards, at most 20 leases and no further than after_lease; for each, tasks_pkey for its last
+-- task and workers_pkey for its worker. Then as tasks_claim.sql.
+--
+-- Where the front is: the last task of the newest lease, if it is still that lease's (a task that was retried
+-- has another run_at, later than now), and of this queue, and no suspect (those are claimed out of turn). The
+-- worker has to have the same handlers, as another would have left tasks of ours behind; the columns of names
+-- are sorted. It moves the lane of that task's priority, and only forward. Where nothing of that is found, the
+-- claim is one from the cursor. A lease that is not committed yet shows nothing: its rows are skipped one by one.
+--
+-- What is passed that way and still there (the claim of another was rolled back, a row was committed late) is found by
+-- the next look from the head, as everything is that a cursor passed (pgtasks/engine/cursor.py).
+--
+-- Shape: as tasks_claim.sql, and nothing about tasks that the planner could turn round: LIMIT keeps a LATERAL
+-- from being pulled up, and conditions from being pushed in.
+WITH front AS MATERIALIZED (
+    SELECT reached.priority, reached.run_at, reached.id
+    FROM (
+        SELECT l.id, l.worker_id, l.task_ids[cardinality(l.task_ids)] AS task_id
+        FROM pgtasks.leases AS l
+        WHERE l.id > %(after_lease)s
+        ORDER BY l.id DESC
+        LIMIT 20
+    ) AS later
+    CROSS JOIN LATERAL (
+        SELECT t.id, t.queue, t.priority, t.run_at, t.name, t.losses, t.lease_id, later.worker_id
+        FROM pgtasks.tasks AS t
+        WHERE t.id = later.task_id
+        LIMIT 1
+    ) AS reached
+    CROSS JOIN LATERAL (
+        SELECT w.names, w.isolated
+        FROM pgtasks.workers AS w
+        WHERE w.id = reached.worker_id
+        LIMIT 1
+    ) AS other
+    WHERE reached.lease_id = later.id
+        AND reached.queue = %(queue)s
+        AND reached.losses = 0
+        AND reached.name = ANY(%(names)s::text[])
+        AND reached.run_at <= statement_timestamp()
+        AND (%(until)s::timestamptz IS NULL OR reached.run_at < %(until)s::timestamptz)
+        AND (other.names, coalesce(other.isolated, '{}')) = (
+            SELECT me.names, coalesce(me.isolated, '{}') FROM pgtasks.workers AS me WHERE me.id = %(worker_id)s
+        )
+    ORDER BY later.id DESC
+    LIMIT 1
+),
+
+due AS MATERIALIZED (
+    SELECT pick.id
+    FROM unnest(
+        %(priorities)s::smallint[], %(run_ats)s::timestamptz[], %(ids)s::bigint[]
+    ) AS own (priority, run_at, id)
+    CROSS JOIN LATERAL (
+        SELECT place.priority, place.run_at, place.id
+        FROM (
+            SELECT own.priority, own.run_at, own.id
+            UNION ALL
+            SELECT f.priority, f.run_at, f.id FROM front AS f WHERE f.priority = own.priority
+        ) AS place
+        ORDER BY place.run_at DESC, place.id DESC
+        LIMIT 1
+    ) AS lane
+    CROSS JOIN LATERAL (
+        SELECT t.id
+        FROM pgtasks.tasks AS t
+        WHERE t.queue = %(queue)s
+            AND t.priority = lane.priority
+            AND (t.run_at, t.id) > (lane.run_at, lane.id)
+            AND t.run_at <= statement_timestamp()
+            AND t.state = 'queued'
+            AND t.losses = 0
+            AND t.name = ANY(%(names)s::text[])
+        ORDER BY t.run_at, t.id
+        LIMIT %(limit)s
+        FOR NO KEY UPDATE OF t SKIP LOCKED
+    ) AS pick
+    WHERE NOT EXISTS (
+        SELECT FROM pgtasks.queues AS q WHERE q.name = %(queue)s AND q.paused_at IS NOT NULL
+    )
+    LIMIT %(limit)s
+),
+
+lease AS (
+    INSERT INTO pgtasks.leases (worker_id, expires_at, task_ids)
+    SELECT
+        %(worker_id)s,
+        clock_timestamp() + make_interval(secs => %(lease_s)s),
+        array_agg(due.id ORDER BY due.id)
+    FROM due
+    HAVING count(*) > 0
+    RETURNING id, task_ids
+)
+
+UPDATE pgtasks.tasks AS t
+SET
+    state = 'running',
+    attempt = least(t.attempt, 2147483646) + 1,
+    lease_id = lease.id,
+    claimed_at = clock_timestamp()
+FROM lease
+WHERE t.id = ANY(lease.task_ids)
+RETURNING
+    t.id, t.lease_id, t.name, t.payload::text, t.attempt, t.max_attempts,
+    extract(EPOCH FROM t.timeout)::double precision AS timeout_s, t.priority, t.run_at, t.headers::text,
+    t.losses

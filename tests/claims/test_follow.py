@@ -1,0 +1,305 @@
+"""Workers of one queue follow each other: a claim begins behind what the others have just claimed."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+
+from pgtasks.engine import cursor
+from pgtasks.engine.cursor import Cursor, claim_order
+from pgtasks.model import Claimed
+from pgtasks.outcome import Completed, RetryIn
+from pgtasks.store import session, statements
+from pgtasks.store.statements import Front, Lane
+from tests.claims.helpers import BEGINNING, analyze, rescan, until
+from tests.claims.rig import Rig
+from tests.database import Connection, rows
+from tests.leases import steps
+
+LIMIT = 10
+QUEUED = 100
+
+
+def _add(
+    connection: Connection, count: int = QUEUED, *, name: str = "t", queue: str = "default", priority: int = 0
+) -> None:
+    rows(
+        connection,
+        "INSERT INTO pgtasks.tasks (name, queue, priority) SELECT %s, %s, %s FROM generate_series(1, %s) RETURNING id",
+        name,
+        queue,
+        priority,
+        count,
+    )
+
+
+def _claim(
+    connection: Connection,
+    worker: UUID,
+    *,
+    front: Front | None = None,
+    lanes: Sequence[Lane] = (BEGINNING,),
+    queue: str = "default",
+    names: Sequence[str] = ("t",),
+) -> list[Claimed]:
+    statement = statements.claim(queue, lanes, limit=LIMIT, names=list(names), worker_id=worker, lease_s=30)
+    if front:
+        statement = statements.follow(statement, front)
+    return sorted(session.fetch_all(connection, statement), key=claim_order)
+
+
+def _give_back(connection: Connection, taken: Sequence[Claimed]) -> None:
+    """Let tasks be queued again where they were, as if nobody had claimed them: they are what is passed."""
+    rows(
+        connection,
+        "UPDATE pgtasks.tasks SET state = 'queued', lease_id = NULL, claimed_at = NULL WHERE id = ANY(%s) RETURNING id",
+        [task.id for task in taken],
+    )
+
+
+def _passed(connection: Connection, other: UUID, **of: Any) -> tuple[list[Claimed], list[Claimed]]:
+    """Let another worker claim twice; what it took first is queued again, and is what a follower leaves behind."""
+    first, second = _claim(connection, other, **of), _claim(connection, other, **of)
+    _give_back(connection, first)
+    return first, second
+
+
+def test_a_claim_begins_behind_the_last_claim_of_a_worker_alike(connection: Connection) -> None:
+    """What lies before it was looked at; without the front, the claim begins at the cursor and takes that."""
+    me, other = (steps.known_worker(connection, "t") for _ in range(2))
+    _add(connection)
+    first, second = _passed(connection, other)
+    followed = _claim(connection, me, front=Front(0, None))
+    assert [task.id for task in followed] == [second[-1].id + n for n in range(1, LIMIT + 1)]
+    assert [task.id for task in _claim(connection, me)] == [task.id for task in first]
+
+
+def _other_names(connection: Connection) -> Front:
+    _passed(connection, steps.known_worker(connection, "t", "u"))
+    return Front(0, None)
+
+
+def _others_in_children(connection: Connection) -> Front:
+    _passed(connection, steps.known_worker(connection, "t", isolated=["t"]))
+    return Front(0, None)
+
+
+def _not_known(connection: Connection) -> Front:
+    _passed(connection, steps.worker_id())
+    return Front(0, None)
+
+
+def _another_queue(connection: Connection) -> Front:
+    _add(connection, queue="other")
+    _passed(connection, steps.known_worker(connection, "t"), queue="other")
+    return Front(0, None)
+
+
+def _another_lane(connection: Connection) -> Front:
+    _add(connection, priority=5)
+    lanes = [Lane(5, BEGINNING.run_at, 0)]
+    _passed(connection, steps.known_worker(connection, "t"), lanes=lanes)
+    rows(connection, "DELETE FROM pgtasks.tasks WHERE priority = 5 AND state = 'queued' RETURNING id")
+    return Front(0, None)
+
+
+def _out_of_turn(connection: Connection) -> Front:
+    _, second = _passed(connection, steps.known_worker(connection, "t"))
+    rows(connection, "UPDATE pgtasks.tasks SET losses = 1 WHERE id = %s RETURNING id", second[-1].id)
+    return Front(0, None)
+
+
+def _of_another_line(connection: Connection) -> Front:
+    _, second = _passed(connection, steps.known_worker(connection, "t"))
+    rows(connection, "UPDATE pgtasks.tasks SET name = 'u' WHERE id = %s RETURNING id", second[-1].id)
+    return Front(0, None)
+
+
+def _retried(connection: Connection) -> Front:
+    other = steps.known_worker(connection, "t")
+    _, second = _passed(connection, other)
+    ended = [(second[-1].id, second[-1].lease_id)]
+    session.fetch_all(connection, statements.retry(other, ended, [RetryIn(0.0, steps.FAILURE)], []))
+    return Front(0, None)
+
+
+def _finished(connection: Connection) -> Front:
+    other = steps.known_worker(connection, "t")
+    _, second = _passed(connection, other)
+    ended = [(second[-1].id, second[-1].lease_id)]
+    session.fetch_all(connection, statements.complete(other, ended, [Completed()], []))
+    return Front(0, None)
+
+
+def _in_the_future(connection: Connection) -> Front:
+    _, second = _passed(connection, steps.known_worker(connection, "t"))
+    later = "UPDATE pgtasks.tasks SET run_at = clock_timestamp() + interval '1 day' WHERE id = %s RETURNING id"
+    rows(connection, later, second[-1].id)
+    return Front(0, None)
+
+
+def _before_my_last_claim(connection: Connection) -> Front:
+    _, second = _passed(connection, steps.known_worker(connection, "t"))
+    return Front(second[-1].lease_id, None)
+
+
+def _beyond_the_limit(connection: Connection) -> Front:
+    _, second = _passed(connection, steps.known_worker(connection, "t"))
+    return Front(0, second[-1].run_at)
+
+
+@pytest.mark.parametrize(
+    "claimed",
+    [
+        _other_names,
+        _others_in_children,
+        _not_known,
+        _another_queue,
+        _another_lane,
+        _out_of_turn,
+        _of_another_line,
+        _retried,
+        _finished,
+        _in_the_future,
+        _before_my_last_claim,
+        _beyond_the_limit,
+    ],
+)
+def test_what_tells_nothing_of_what_was_passed_is_not_followed(
+    connection: Connection, claimed: Callable[[Connection], Front]
+) -> None:
+    """The claim begins at the cursor then, and takes the first that is queued."""
+    me = steps.known_worker(connection, "t")
+    _add(connection)
+    front = claimed(connection)
+    ((head,),) = rows(
+        connection,
+        "SELECT id FROM pgtasks.tasks WHERE queue = 'default' AND state = 'queued' AND losses = 0 AND name = 't'"
+        " AND run_at <= clock_timestamp() ORDER BY priority DESC, run_at, id LIMIT 1",
+    )
+    assert _claim(connection, me, front=front)[0].id == head
+
+
+def test_the_newest_that_tells_something_is_followed(connection: Connection) -> None:
+    """Claims of others with other handlers may lie between."""
+    me, alike, different = (steps.known_worker(connection, *names) for names in ("t", "t", "tu"))
+    _add(connection)
+    _, second = _passed(connection, alike)
+    _add(connection, name="u")
+    _claim(connection, different, names=["u"])
+    assert _claim(connection, me, front=Front(0, None))[0].id == second[-1].id + 1
+
+
+def test_of_many_later_claims_the_newest_are_looked_at(connection: Connection) -> None:
+    """Twenty at most; the front is where the last of them ended."""
+    me, other = (steps.known_worker(connection, "t") for _ in range(2))
+    _add(connection, 30 * LIMIT)
+    taken = [_claim(connection, other) for _ in range(25)]
+    _give_back(connection, taken[22])
+    assert _claim(connection, me, front=Front(0, None))[0].id == taken[-1][-1].id + 1
+
+
+def test_a_claim_that_is_not_committed_is_passed_over(dsn: str, connection: Connection) -> None:
+    """It shows no lease yet; its rows are skipped, and nobody waits for it."""
+    me, other, third = (steps.known_worker(connection, "t") for _ in range(3))
+    _add(connection)
+    _, second = _passed(connection, other)
+    with psycopg.connect(dsn) as claiming:
+        _claim(claiming, third, front=Front(0, None))
+        found = _claim(connection, me, front=Front(0, None))
+        assert [task.id for task in found] == [second[-1].id + n for n in range(LIMIT + 1, 2 * LIMIT + 1)]
+
+
+def test_a_front_behind_the_cursor_takes_nobody_back(connection: Connection) -> None:
+    """It moves a lane forward, or not at all."""
+    me, other = (steps.known_worker(connection, "t") for _ in range(2))
+    _add(connection)
+    _claim(connection, other)
+    ((run_at, task_id),) = rows(connection, "SELECT run_at, id FROM pgtasks.tasks ORDER BY id DESC OFFSET 3 LIMIT 1")
+    assert _claim(connection, me, lanes=[Lane(0, run_at, task_id)], front=Front(0, None))[0].id == task_id + 1
+
+
+def test_other_lanes_stay_where_they_are(connection: Connection) -> None:
+    """The front is of one priority; a higher one is served before, a lower one after, each from its cursor."""
+    me, other = (steps.known_worker(connection, "t") for _ in range(2))
+    for priority, count in ((0, 20), (1, 22), (2, 1)):
+        _add(connection, count, priority=priority)
+    lanes = [Lane(priority, BEGINNING.run_at, 0) for priority in (2, 1, 0)]
+    _passed(connection, other, lanes=lanes[1:])
+    found = _claim(connection, me, lanes=lanes, front=Front(0, None))
+    assert [task.priority for task in found] == [2, 1, 1, *[0] * 7]
+
+
+@pytest.mark.parametrize("workers", [2, 20])
+def test_a_claim_walks_as_many_rows_however_many_workers_take_turns(connection: Connection, workers: int) -> None:
+    """Those it takes. Without the front it is those of all the others, too."""
+    connection.execute("ALTER TABLE pgtasks.tasks SET (autovacuum_enabled = off)")
+    _add(connection, 1000)
+    ids = [steps.known_worker(connection, "t") for _ in range(workers)]
+    last = {worker: _claim(connection, worker) for worker in ids}
+    taken = last[ids[0]]
+    statement = statements.claim(
+        "default",
+        [Lane(0, taken[-1].run_at, taken[-1].id)],
+        limit=LIMIT,
+        names=["t"],
+        worker_id=ids[0],
+        lease_s=30,
+    )
+
+    def walked(statement: session.Statement[Claimed]) -> int:
+        (scan,) = [
+            node
+            for node in analyze(connection, statement)
+            if node.get("Index Name") == "tasks_claim_order" and node["Actual Loops"]
+        ]
+        return int(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0))
+
+    assert walked(statements.follow(statement, Front(taken[-1].lease_id, None))) == LIMIT
+    assert walked(statement) == LIMIT * workers
+
+
+def test_what_was_passed_is_found_from_the_head(connection: Connection) -> None:
+    """As everything that a cursor passed: by the next rescan, of any worker."""
+    me, other = (steps.known_worker(connection, "t") for _ in range(2))
+    _add(connection, 4 * LIMIT)
+    first, _ = _passed(connection, other)
+    mine = Cursor()
+    mine.claimed(_claim(connection, me, front=Front(0, None)), full=True, ended=0.0)
+    assert not {task.id for task in first} & {task.id for task in _claim(connection, me, lanes=mine.lanes())}
+    assert [task.id for task in rescan(connection, LIMIT)] == [task.id for task in first]
+
+
+async def test_workers_with_a_backlog_follow_each_other(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And every task runs once."""
+    fronts: list[Front] = []
+    follow = statements.follow
+
+    def noted(claim: session.Statement[Claimed], front: Front) -> session.Statement[Claimed]:
+        fronts.append(front)
+        return follow(claim, front)
+
+    monkeypatch.setattr(statements, "follow", noted)
+    monkeypatch.setattr(cursor, "FOLLOWED_MIN", 20)
+    _add(connection, 3000)
+    async with Rig(dsn, concurrency=20) as one, Rig(dsn, concurrency=20) as two, Rig(dsn, concurrency=20) as three:
+        rigs = (one, two, three)
+        await until(lambda: sum(len(rig.order) for rig in rigs) >= 3000, hint="not all tasks ran")
+    assert fronts
+    order = [task_id for rig in rigs for task_id in rig.order]
+    assert len(order) == len(set(order)) == 3000
+
+
+async def test_looks_behind_the_cursor_follow_nobody(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A near look is there for what was passed: it would see nothing of that from the front."""
+    monkeypatch.setattr(Cursor, "near_due", lambda self, now: bool(self.lanes()))
+    monkeypatch.setattr(Cursor, "front", lambda self: pytest.fail("a near look asks for the front"))
+    _add(connection, 200)
+    async with Rig(dsn, concurrency=20) as rig:
+        await until(lambda: len(rig.order) >= 200, hint="not all tasks ran")
