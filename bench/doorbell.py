@@ -19,7 +19,7 @@ from bench import stamps
 from pgtasks.model import Claimed
 from pgtasks.outcome import Completed
 from pgtasks.settings import QUEUE_DEFAULT
-from pgtasks.store import session, statements
+from pgtasks.store import ringing, session, statements
 from pgtasks.store.statements import Lane
 
 BATCH = 500
@@ -37,7 +37,7 @@ def main(dsn: str, path: str) -> None:
         # One that arrives with a statement's reply is read by the driver, and told to nobody else.
         connection.add_notify_handler(heard.append)
         connection.execute("LISTEN pgtasks")
-        while not session.fetch_all(connection, statements.arm_bells([QUEUE_DEFAULT]))[0].armed:
+        while not session.fetch_all(connection, ringing.arm_bells([QUEUE_DEFAULT]))[0].armed:
             # Somebody's INSERT is in flight, and who is asleep without the bell hears nothing.
             time.sleep(ARM_AGAIN_S)
         while True:

@@ -64,10 +64,10 @@ from enum import Enum
 from pgtasks import events
 from pgtasks.engine.periodic import Signal, wait_for_any
 from pgtasks.errors import DatabaseUnavailable
-from pgtasks.store import statements
+from pgtasks.store import ringing
 from pgtasks.store.listening import Listening
+from pgtasks.store.ringing import Bell as Taken
 from pgtasks.store.route import Route
-from pgtasks.store.statements import Bell as Taken
 
 DOZE_S, DOZE_S_RESTLESS = 0.05, 0.25
 RECHECK_S = 0.25
@@ -250,7 +250,7 @@ class Bell:
         if not self.hears:
             raise DatabaseUnavailable("notifications do not arrive")
         missing = [queue for queue in self._sleeping_on if queue not in self._taken]
-        bells = await self._session.fetch_all(statements.arm_bells(missing)) if missing else []
+        bells = await self._session.fetch_all(ringing.arm_bells(missing)) if missing else []
         self._taken.update(bell.queue for bell in bells if bell.armed)
         return bells
 
@@ -267,7 +267,7 @@ class Bell:
             if self._taken:
                 taken = sorted(self._taken)
                 self._taken.clear()
-                await self._session.fetch_all(statements.release_bells(taken))
+                await self._session.fetch_all(ringing.release_bells(taken))
         except DatabaseUnavailable:
             # The session is gone, and with it the bells.
             return

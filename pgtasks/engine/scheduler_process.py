@@ -20,7 +20,7 @@ from pgtasks.engine.departure import EXIT_INTERRUPTED, EXIT_OK
 from pgtasks.engine.periodic import Signal, repeat
 from pgtasks.engine.rebirth import SIGNALS
 from pgtasks.engine.scheduler import Scheduler
-from pgtasks.store import statements
+from pgtasks.store import ringing, statements
 from pgtasks.store.link import Link
 from pgtasks.store.route import Route
 
@@ -64,7 +64,7 @@ class SchedulerProcess:
             (),
             worker=tag,
             wanted=pooler == "none" or bool(listen_dsn),
-            notify=lambda channel: self._link.fetch_all(statements.notify(channel)),
+            notify=lambda channel: self._link.fetch_all(ringing.notify(channel)),
             on_cancel=lambda _task_id: None,
             on_schedules=self._changed,
             route=route,

@@ -41,7 +41,7 @@ from pgtasks.engine.supervised import Supervision
 from pgtasks.engine.vitals import Ops, Vitals
 from pgtasks.model import WorkerInfo
 from pgtasks.settings import QUEUE_DEFAULT, QueueSlots, WorkerSettings
-from pgtasks.store import statements
+from pgtasks.store import ringing, statements
 
 NAMES_SHOWN = 20
 HEAR_S = 0.01
@@ -189,7 +189,7 @@ class Worker:
             list(self.info.queues),
             worker=tag,
             wanted=links.listens,
-            notify=lambda channel: links.finish.fetch_all(statements.notify(channel)),
+            notify=lambda channel: links.finish.fetch_all(ringing.notify(channel)),
             on_cancel=self.executor.cancel,
             on_schedules=self._scheduler.changed.set,
             route=links.route,

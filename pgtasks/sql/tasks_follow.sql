@@ -20,7 +20,8 @@
 -- the next look from the head, as everything is that a cursor passed (pgtasks/engine/cursor.py).
 --
 -- Shape: as tasks_claim.sql, and nothing about tasks that the planner could turn round: LIMIT keeps a LATERAL
--- from being pulled up, and conditions from being pushed in.
+-- from being pulled up, and conditions from being pushed in. The lanes are a step of their own, as otherwise
+-- each row that is found goes through a Memoize, for nothing.
 WITH front AS MATERIALIZED (
     SELECT reached.priority, reached.run_at, reached.id
     FROM (
@@ -55,8 +56,8 @@ WITH front AS MATERIALIZED (
     LIMIT 1
 ),
 
-due AS MATERIALIZED (
-    SELECT pick.id
+lane AS MATERIALIZED (
+    SELECT further.priority, further.run_at, further.id
     FROM unnest(
         %(priorities)s::smallint[], %(run_ats)s::timestamptz[], %(ids)s::bigint[]
     ) AS own (priority, run_at, id)
@@ -69,7 +70,12 @@ due AS MATERIALIZED (
         ) AS place
         ORDER BY place.run_at DESC, place.id DESC
         LIMIT 1
-    ) AS lane
+    ) AS further
+),
+
+due AS MATERIALIZED (
+    SELECT pick.id
+    FROM lane
     CROSS JOIN LATERAL (
         SELECT t.id
         FROM pgtasks.tasks AS t

@@ -69,14 +69,6 @@ class Front(NamedTuple):
     until: datetime | None
 
 
-class Bell(NamedTuple):
-    """One queue's bell after an attempt to take it."""
-
-    queue: str
-    armed: bool
-    held: bool
-
-
 def claim(
     queue: str, lanes: Sequence[Lane], *, limit: int, names: list[str], worker_id: UUID, lease_s: float
 ) -> Statement[Claimed]:
@@ -362,21 +354,6 @@ def upsert_types(types: Sequence[TaskType]) -> Statement[Any]:
 def due_in(queues: Sequence[str], names: list[str]) -> Statement[float | None]:
     """Say in how many seconds to look for the next task of these queues, of these names."""
     return Statement(sql("tasks_due"), {"queues": list(queues), "names": names}, _only)
-
-
-def arm_bells(queues: Sequence[str]) -> Statement[Bell]:
-    """Try to take these queues' bells."""
-    return Statement(sql("bells_arm"), {"queues": list(queues)}, Bell)
-
-
-def release_bells(ring: Collection[str]) -> Statement[Any]:
-    """Give every bell of this session back, and ring those of the queues in ``ring``."""
-    return Statement(sql("bells_release"), {"ring": list(ring)})
-
-
-def notify(channel: str) -> Statement[Any]:
-    """Send one notification to a session that wants to know whether it hears."""
-    return Statement(sql("bells_test"), {"channel": channel})
 
 
 def create_partitions(days_ahead: int) -> Statement[int]:

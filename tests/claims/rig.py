@@ -21,7 +21,7 @@ from pgtasks.engine.leases import Leases
 from pgtasks.engine.periodic import Signal, repeat
 from pgtasks.engine.slots import Slots
 from pgtasks.settings import QueueSlots, WorkerSettings
-from pgtasks.store import statements
+from pgtasks.store import ringing
 from pgtasks.store.link import Link
 from tests.claims.helpers import until
 
@@ -85,7 +85,7 @@ class Rig:
             slots.queues,
             worker=self.id.hex[:12],
             wanted=settings.pooler == "none",
-            notify=lambda channel: self.finish_link.fetch_all(statements.notify(channel)),
+            notify=lambda channel: self.finish_link.fetch_all(ringing.notify(channel)),
             on_cancel=self.executor.cancel,
             on_schedules=lambda: None,
         )

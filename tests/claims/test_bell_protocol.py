@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from pgtasks.store import session, statements
-from pgtasks.store.statements import Bell
+from pgtasks.store import ringing, session
+from pgtasks.store.ringing import Bell
 from tests.database import Connection, rows, value
 
 KEY = "hashtextextended(%s, 7074617)"
@@ -49,7 +49,7 @@ def listener(dsn: str) -> Iterator[Connection]:
 
 
 def _arm(connection: Connection, *queues: str) -> list[Bell]:
-    return session.fetch_all(connection, statements.arm_bells(queues))
+    return session.fetch_all(connection, ringing.arm_bells(queues))
 
 
 def _locks(connection: Connection) -> list[tuple[str]]:
@@ -139,7 +139,7 @@ def test_a_savepoint_takes_its_lock_along(sleeper: Connection, producer: Connect
     with producer.transaction(force_rollback=True):
         producer.execute(INSERT, ("q",))
     assert _arm(sleeper, "q") == [_armed("q")]
-    session.fetch_all(sleeper, statements.release_bells([]))
+    session.fetch_all(sleeper, ringing.release_bells([]))
     with producer.transaction():
         producer.execute(INSERT, ("q",))
     assert _arm(sleeper, "q") == [_in_flight("q")]
@@ -174,7 +174,7 @@ def _until_armed(connection: Connection) -> bool:
 def test_who_wakes_unrung_rings_for_those_who_relied_on_it(sleeper: Connection, listener: Connection) -> None:
     """In the statement that gives the bells back; only the queues it names."""
     _arm(sleeper, "a", "b")
-    session.fetch_all(sleeper, statements.release_bells(["b"]))
+    session.fetch_all(sleeper, ringing.release_bells(["b"]))
     assert _heard(listener) == ["b"]
     assert _locks(sleeper) == []
 
@@ -183,7 +183,7 @@ def test_nobody_waits_for_the_disk_because_a_worker_woke_up(sleeper: Connection)
     """Its notification does not: the commit would hold the lock of all notifying transactions."""
     sleeper.execute("SET synchronous_commit = on")
     _arm(sleeper, "a")
-    ((setting, *_),) = session.fetch_all(sleeper, statements.release_bells(["a"]))
+    ((setting, *_),) = session.fetch_all(sleeper, ringing.release_bells(["a"]))
     assert setting == "off"
     assert value(sleeper, "SHOW synchronous_commit") == "on"
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from pgtasks.engine.bell import DOZE_S, RECHECK_S, Bell, Sleep
-from pgtasks.store import session, statements
+from pgtasks.store import ringing, session
 from pgtasks.store.link import Link
 from tests.claims.helpers import avalue, until
 from tests.claims.rig import Rig
@@ -113,7 +113,7 @@ async def test_the_holder_rings_as_it_wakes_even_if_somebody_did(dsn: str, conne
         ["one", "two"],
         worker="w",
         wanted=True,
-        notify=lambda channel: link.fetch_all(statements.notify(channel)),
+        notify=lambda channel: link.fetch_all(ringing.notify(channel)),
         on_cancel=lambda _: None,
         on_schedules=lambda: None,
     )
@@ -139,16 +139,16 @@ async def test_a_holder_that_wakes_for_its_own_reasons_wakes_who_relied_on_it(
 ) -> None:
     """It releases the bell, a task comes in silently, it takes the bell again: the other must have looked."""
     with psycopg.connect(dsn, autocommit=True) as holder:
-        session.fetch_all(holder, statements.arm_bells(["default"]))
+        session.fetch_all(holder, ringing.arm_bells(["default"]))
         async with Rig(dsn) as rig:
             await until(lambda: rig.claimer.rescans)
             for _ in range(5):
                 # Not only woken: back on the holder's bell.
                 looks = rig.claimer.rescans
-                session.fetch_all(holder, statements.release_bells(["default"]))
+                session.fetch_all(holder, ringing.release_bells(["default"]))
                 ((task_id,),) = connection.execute(INSERT.encode(), ("t", "default")).fetchall()
                 committed = time.monotonic()
-                session.fetch_all(holder, statements.arm_bells(["default"]))
+                session.fetch_all(holder, ringing.arm_bells(["default"]))
                 assert await _waited(rig, task_id, committed) < SLACK_S
                 while rig.claimer.rescans <= looks:  # noqa: ASYNC110 - what it waits for is a count
                     await asyncio.sleep(0.005)

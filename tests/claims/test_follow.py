@@ -235,7 +235,6 @@ def test_other_lanes_stay_where_they_are(connection: Connection) -> None:
 @pytest.mark.parametrize("workers", [2, 20])
 def test_a_claim_walks_as_many_rows_however_many_workers_take_turns(connection: Connection, workers: int) -> None:
     """Those it takes. Without the front it is those of all the others, too."""
-    connection.execute("ALTER TABLE pgtasks.tasks SET (autovacuum_enabled = off)")
     _add(connection, 1000)
     ids = [steps.known_worker(connection, "t") for _ in range(workers)]
     last = {worker: _claim(connection, worker) for worker in ids}

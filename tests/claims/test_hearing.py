@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from pgtasks.engine import bell
-from pgtasks.store import statements
+from pgtasks.store import ringing, statements
 from pgtasks.store.session import Statement
 from tests.claims.helpers import avalue, until
 from tests.claims.rig import Rig
@@ -24,7 +24,7 @@ async def test_a_worker_that_does_not_hear_polls(
 ) -> None:
     """LISTEN is accepted and nothing comes, as through a pooler: said once, no bell is ever armed."""
     monkeypatch.setattr(bell, "HEARING_TEST_S", 0.1)
-    monkeypatch.setattr(statements, "notify", lambda _: statements.clock())
+    monkeypatch.setattr(ringing, "notify", lambda _: statements.clock())
     caplog.set_level(logging.WARNING)
     async with Rig(dsn) as rig:
         await until(lambda: "notifications do not arrive" in caplog.text)
@@ -42,7 +42,7 @@ async def test_hearing_is_tried_again(dsn: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(bell, "HEARING_TEST_S", 0.1)
     monkeypatch.setattr(bell, "DEAF_RETRY_S", 0.1)
     with monkeypatch.context() as patch:
-        patch.setattr(statements, "notify", lambda _: statements.clock())
+        patch.setattr(ringing, "notify", lambda _: statements.clock())
         async with Rig(dsn) as rig:
             await until(lambda: rig.claimer.rescans > 5)
             assert not rig.bell.hears

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from pgtasks.errors import DatabaseUnavailable
-from pgtasks.store import listening, statements
+from pgtasks.store import listening, ringing, statements
 from pgtasks.store.listening import Listening
 from pgtasks.store.session import Statement
 from tests.claims.helpers import until
@@ -36,7 +36,7 @@ async def test_it_hears_while_idle_and_while_a_statement_runs(dsn: str, connecti
     for number in range(200):
         connection.execute("SELECT pg_notify('pgtasks', %s)", (str(number),))
         if number % 3:
-            await ear.session.fetch_all(statements.arm_bells(["q"]))
+            await ear.session.fetch_all(ringing.arm_bells(["q"]))
     await until(lambda: len(ear.heard) == 200)
     assert ear.heard == [str(number) for number in range(200)]
     await ear.session.close()
@@ -95,6 +95,6 @@ async def test_statements_of_several_parts_take_turns(dsn: str) -> None:
     """One after the other on the one session."""
     ear = _Ear(dsn)
     await ear.session.open()
-    answers = await asyncio.gather(*(ear.session.fetch_all(statements.arm_bells([f"q{n}"])) for n in range(10)))
+    answers = await asyncio.gather(*(ear.session.fetch_all(ringing.arm_bells([f"q{n}"])) for n in range(10)))
     assert [bell.queue for (bell,) in answers] == [f"q{n}" for n in range(10)]
     await ear.session.close()

@@ -13,7 +13,7 @@ import pytest
 from pgtasks.engine import lost_workers
 from pgtasks.engine.lost_workers import LostWorkers, give_back
 from pgtasks.outcome import Completed
-from pgtasks.store import statements
+from pgtasks.store import ringing, statements
 from pgtasks.store.session import Statement, SyncConnection, connect, fetch_all, fetch_one
 from tests.database import Connection, rows, value, wait_until
 
@@ -93,7 +93,7 @@ def test_the_bell_is_rung(connection: Connection, engine: SyncConnection, dsn: s
     claimed(connection, dead)
     with psycopg.connect(dsn, autocommit=True) as idle:
         idle.execute("LISTEN pgtasks")
-        assert fetch_all(idle, statements.arm_bells(["default"]))
+        assert fetch_all(idle, ringing.arm_bells(["default"]))
         give_back(engine, dead, CAUSE)
         assert [note.payload for note in idle.notifies(timeout=5, stop_after=1)] == ["default"]
 
