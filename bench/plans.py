@@ -15,7 +15,7 @@ from bench.database import Connection
 from pgtasks.outcome import Cancelled, Completed, Dead, Failure, RetryIn
 from pgtasks.store import looking, reading, statements
 from pgtasks.store.session import Statement
-from pgtasks.store.statements import Front, Lane
+from pgtasks.store.statements import Lane
 
 ME = UUID(int=1)
 # What a worker's connections set; behind a pooler they set nothing.
@@ -32,7 +32,7 @@ def hot() -> dict[str, tuple[Statement[Any], str]]:
     order, key = "tasks_claim_order", "tasks_pkey"
     return {
         "claim": (_CLAIM, order),
-        "follow": (statements.follow(_CLAIM, Front(0, NOW)), order),
+        "follow": (statements.follow(_CLAIM, 0), order),
         "rescan": (statements.rescan("default", limit=100, names=["t"], worker_id=ME, lease_s=30), order),
         "suspects": (
             statements.claim_suspects("default", limit=4, names=["t"], worker_id=ME, lease_s=30),

@@ -41,9 +41,11 @@ were passed are claimed as fast as any others. It is due
   takes 0.5 s is due every 10 s; RESCAN_S_MAX is the longest. With a backlog the share is BUSY_COST_FRACTION.
 
 With a backlog, workers with the same handlers follow each other: a claim begins behind what the others claimed
-since this worker's last one (the *front*, tasks_follow.sql) where that is FOLLOWED_MIN tasks or more. A lane
-that went back to what had been passed follows as far as it stood before: there are those who went back as well,
-and beyond it those who did not.
+since this worker's last one (tasks_follow.sql) where that is about FOLLOWED_MIN tasks or more (by the leases
+between its last two claims, as if each were as large as its own). A worker of which a lane went back to what
+had been passed follows nobody until that lane is where it was: others may not have gone back, or not as far, and it
+would leave what it went back for. (So after a queue is resumed, when all go back, nobody follows for a
+while.) Where a worker was just started, it learns that something was passed only by its second look from the head.
 
 While rescans are rarer than RESCAN_S for that reason, a *near look* takes their place, each
 RESCAN_S within a budget of its own, as large:
@@ -70,7 +72,7 @@ from datetime import UTC, datetime, timedelta
 
 from pgtasks.engine.trail import Positions, Trail
 from pgtasks.model import Claimed
-from pgtasks.store.statements import Front, Lane
+from pgtasks.store.statements import Lane
 
 RESCAN_S = 0.5
 # While looks are cheap, nothing that a cursor passed waits for longer than a second, whoever else looks for it.
@@ -113,18 +115,20 @@ class Cursor:
         self._shared = False
         # About how many tasks others claimed between it and the one before.
         self._others = 0
-        # Where lanes stood that went back to what had been passed, until they are there again.
+        # Where lanes stood, at most, that went back to what had been passed, until they are there again.
         self._returning: dict[int, tuple[datetime, int]] = {}
 
     def lanes(self) -> list[Lane]:
         """Give the lanes, highest priority first."""
         return [Lane(priority, *self._lanes[priority]) for priority in sorted(self._lanes, reverse=True)]
 
-    def front(self) -> Front | None:
-        """Say what the next claim had better begin behind; None where walking over it costs less than to ask for it."""
-        if not self.busy or self._others < FOLLOWED_MIN:
-            return None
-        return Front(self._lease_id, min((run_at for run_at, _ in self._returning.values()), default=None))
+    def follows(self) -> int | None:
+        """Give the lease after which others are to be followed by the next claim; None to begin at the cursor.
+
+        Nobody is followed where to walk costs less than to ask, nor while a lane is on its way back.
+        """
+        follows = self.busy and self._others >= FOLLOWED_MIN and not self._returning
+        return self._lease_id if follows else None
 
     def claimed(self, rows: Sequence[Claimed], *, full: bool, ended: float) -> None:
         """Note the rows of a claim from the lanes that ``ended`` then (monotonic), in claim order."""
@@ -183,7 +187,7 @@ class Cursor:
     def _go_back(self, last: Claimed) -> None:
         stood = self._lanes.pop(last.priority, None)
         if stood is not None and (last.run_at, last.id) < stood:
-            self._returning.setdefault(last.priority, stood)
+            self._returning[last.priority] = max(stood, self._returning.get(last.priority, stood))
 
     def _remember(self, now: float) -> None:
         if not self._stood or now - self._stood[-1][0] >= RESCAN_S:
@@ -208,6 +212,7 @@ class Cursor:
 
     def _catch_up(self, began: datetime) -> None:
         position = (began - LAG, _ID_MAX)
+        self._returning.clear()
         if not self._lanes:
             self._lanes[0] = position
         for priority, old in self._lanes.items():

@@ -111,9 +111,9 @@ class Line(Source):
         statement = statements.claim(
             self.queue, lanes, limit=limit, names=self._names, worker_id=intake.worker_id, lease_s=intake.lease_s
         )
-        front = None if near or back else cursor.front()
-        if front:
-            statement = statements.follow(statement, front)
+        after_lease = None if near or back else cursor.follows()
+        if after_lease is not None:
+            statement = statements.follow(statement, after_lease)
         rows, took_s = await intake.take(self.queue, statement, self._batch, limit, may_wait=self._may_wait)
         intake.claims += 1
         full, ended = len(rows) >= limit, time.monotonic()

@@ -2,19 +2,21 @@
 --
 -- Many workers of one queue stand behind each other: where ten take turns, a claim from a worker's own cursor
 -- walks over what the nine others have claimed since its last one, nine rows for each that it gets, and with
--- sixty workers it walks sixty. This one begins at the front. What it leaves out was looked at by the others.
+-- sixty workers it walks sixty. This one begins at the front. The others looked at what it leaves out, or passed
+-- it; who has gone back to what was passed does not follow (pgtasks/engine/cursor.py).
 --
 -- Parameters: as tasks_claim.sql (queue; limit; names; worker_id; lease_s; priorities, run_ats, ids); and
--- after_lease (that of this worker's last claim: later ones are followed); until (the front lies before it, or NULL).
+-- after_lease (that of this worker's last claim: later ones are followed).
 -- Returns the claimed rows, in any order.
 -- Index: leases_pkey backwards, at most 20 leases and no further than after_lease; for each, tasks_pkey for its last
 -- task and workers_pkey for its worker. Then as tasks_claim.sql.
 --
--- Where the front is: the last task of the newest lease, if it is still that lease's (a task that was retried
--- has another run_at, later than now), and of this queue, and no suspect (those are claimed out of turn). The
--- worker has to have the same handlers, as another would have left tasks of ours behind; the columns of names
--- are sorted. It moves the lane of that task's priority, and only forward. Where nothing of that is found, the
--- claim is one from the cursor. A lease that is not committed yet shows nothing: its rows are skipped one by one.
+-- Where the front is: the task with the highest id of the newest lease (mostly its last in claim order), if it is
+-- still that lease's (a task that was retried has another run_at, later than now), of this queue, and no suspect
+-- (those are claimed out of turn). Its worker has to have the same handlers, as another would have left tasks of ours
+-- behind; the columns of names are sorted. It moves the lane of that task's priority, and only forward. Where
+-- nothing of that is found, the claim is one from the cursor. A lease that is not committed yet shows nothing: its
+-- rows are skipped one by one.
 --
 -- What is passed that way and still there (the claim of another was rolled back, a row was committed late) is found by
 -- the next look from the head, as everything is that a cursor passed (pgtasks/engine/cursor.py).
@@ -48,7 +50,6 @@ WITH front AS MATERIALIZED (
         AND reached.losses = 0
         AND reached.name = ANY(%(names)s::text[])
         AND reached.run_at <= statement_timestamp()
-        AND (%(until)s::timestamptz IS NULL OR reached.run_at < %(until)s::timestamptz)
         AND (other.names, coalesce(other.isolated, '{}')) = (
             SELECT me.names, coalesce(me.isolated, '{}') FROM pgtasks.workers AS me WHERE me.id = %(worker_id)s
         )

@@ -62,13 +62,6 @@ class Overdue(NamedTuple):
     task_ids: list[int]
 
 
-class Front(NamedTuple):
-    """What others claimed under leases after this one, as far as it was due before ``until`` (None: all of it)."""
-
-    after_lease: int
-    until: datetime | None
-
-
 def claim(
     queue: str, lanes: Sequence[Lane], *, limit: int, names: list[str], worker_id: UUID, lease_s: float
 ) -> Statement[Claimed]:
@@ -89,9 +82,9 @@ def claim(
     )
 
 
-def follow(claim: Statement[Claimed], front: Front) -> Statement[Claimed]:
-    """Make a claim from the cursors one behind the front of workers with the same handlers, where that is further."""
-    return Statement(sql("tasks_follow"), {**claim.params, **front._asdict()}, Claimed)
+def follow(claim: Statement[Claimed], after_lease: int) -> Statement[Claimed]:
+    """Make a claim from cursors one from behind what workers alike claimed under later leases."""
+    return Statement(sql("tasks_follow"), {**claim.params, "after_lease": after_lease}, Claimed)
 
 
 def rescan(queue: str, *, limit: int, names: list[str], worker_id: UUID, lease_s: float) -> Statement[Claimed]:

@@ -19,7 +19,7 @@ from pgtasks.engine.cursor import (
 )
 from pgtasks.engine.trail import FRACTION, IN_A_ROW_MAX
 from pgtasks.model import Claimed
-from pgtasks.store.statements import Front, Lane
+from pgtasks.store.statements import Lane
 
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -108,35 +108,48 @@ def _batch(lease_id: int, count: int, *, began: float = 1.0, number: int = 1) ->
 def test_a_claim_follows_others_with_a_backlog_of_which_they_take_much() -> None:
     """By the leases between its own last two, as large as its own; not for less than it costs to ask."""
     cursor = Cursor()
-    assert cursor.front() is None
+    assert cursor.follows() is None
     cursor.claimed(_batch(10, 100), full=True, ended=0.0)
-    assert cursor.front() is None, "nothing is known of others yet"
+    assert cursor.follows() is None, "nothing is known of others yet"
     half = FOLLOWED_MIN // 200
     cursor.claimed(_batch(10 + half, 100, number=101), full=True, ended=0.0)
-    assert cursor.front() is None, "others took less"
+    assert cursor.follows() is None, "others took less"
     last = 11 + 3 * half
     cursor.claimed(_batch(last, 100, number=201), full=True, ended=0.0)
-    assert cursor.front() == Front(last, None)
+    assert cursor.follows() == last
     cursor.claimed(_batch(last + 1, 100, number=301), full=True, ended=0.0)
-    assert cursor.front() is None, "others took nothing"
+    assert cursor.follows() is None, "others took nothing"
     cursor.claimed(_batch(last + 100, 100, number=401), full=False, ended=0.0)
-    assert cursor.front() is None, "there is no backlog"
+    assert cursor.follows() is None, "there is no backlog"
 
 
-def test_who_went_back_to_what_was_passed_follows_no_further_than_it_came_from() -> None:
-    """Those who stayed are there; it would leave again what it went back for. Other lanes do not count."""
+def test_who_went_back_to_what_was_passed_follows_nobody_until_it_is_where_it_was() -> None:
+    """Also when it goes back again from there, whatever other lanes do: it would leave what it went back for."""
     cursor = Cursor()
     cursor.claimed(_batch(1, 100, began=500.0, number=5000), full=True, ended=0.0)
-    came_from = _at(500.099)
-    cursor.rescanned(_batch(100, 100), full=True, began=_at(600), ended=0.0, cost_s=0.0)
-    assert cursor.front() == Front(100, came_from)
-    cursor.rescanned(_batch(200, 100, number=101), full=True, began=_at(601), ended=0.0, cost_s=0.0)
-    assert cursor.front() == Front(200, came_from), "further back is not where it came from"
-    ahead = [task._replace(priority=1) for task in _batch(300, 100, began=2.0, number=201)]
+    for lease_id, began in ((100, 300.0), (200, 100.0), (300, 301.0)):
+        cursor.rescanned(
+            _batch(lease_id, 100, began=began, number=lease_id), full=True, began=_at(600), ended=0.0, cost_s=0.0
+        )
+        assert cursor.follows() is None
+    ahead = [task._replace(priority=1) for task in _batch(400, 100, began=2.0, number=700)]
     cursor.claimed(ahead, full=True, ended=0.0)
-    assert cursor.front() == Front(300, came_from)
-    cursor.claimed(_batch(400, 100, began=501.0, number=6001), full=True, ended=0.0)
-    assert cursor.front() == Front(400, None), "it is there again"
+    assert cursor.follows() is None
+    cursor.claimed(_batch(500, 100, began=499.9, number=4000), full=True, ended=0.0)
+    assert cursor.follows() is None
+    cursor.claimed(_batch(600, 100, began=501.0, number=6001), full=True, ended=0.0)
+    assert cursor.follows() == 600, "it is there again"
+
+
+def test_a_short_look_from_the_head_ends_every_way_back() -> None:
+    """Nothing is left behind then; also where the clock was set back and no lane will be where it was for an hour."""
+    cursor = Cursor()
+    cursor.claimed(_batch(1, 100, began=3600.0, number=5000), full=True, ended=0.0)
+    cursor.rescanned(_batch(100, 100), full=True, began=_at(10), ended=0.0, cost_s=0.0)
+    assert cursor.follows() is None
+    _short(cursor, 20)
+    cursor.claimed(_batch(200, 100, began=20.0, number=7001), full=True, ended=0.0)
+    assert cursor.follows() == 200
 
 
 def test_slow_rescans_take_a_twentieth_of_the_time_and_of_a_busy_workers_a_fiftieth() -> None:

@@ -12,7 +12,7 @@ from pgtasks.engine.cursor import Cursor, claim_order
 from pgtasks.model import Claimed
 from pgtasks.outcome import Completed, RetryIn
 from pgtasks.store import session, statements
-from pgtasks.store.statements import Front, Lane
+from pgtasks.store.statements import Lane
 from tests.claims.helpers import BEGINNING, analyze, rescan, until
 from tests.claims.rig import Rig
 from tests.database import Connection, rows
@@ -39,14 +39,14 @@ def _claim(
     connection: Connection,
     worker: UUID,
     *,
-    front: Front | None = None,
+    after_lease: int | None = None,
     lanes: Sequence[Lane] = (BEGINNING,),
     queue: str = "default",
     names: Sequence[str] = ("t",),
 ) -> list[Claimed]:
     statement = statements.claim(queue, lanes, limit=LIMIT, names=list(names), worker_id=worker, lease_s=30)
-    if front:
-        statement = statements.follow(statement, front)
+    if after_lease is not None:
+        statement = statements.follow(statement, after_lease)
     return sorted(session.fetch_all(connection, statement), key=claim_order)
 
 
@@ -71,83 +71,78 @@ def test_a_claim_begins_behind_the_last_claim_of_a_worker_alike(connection: Conn
     me, other = (steps.known_worker(connection, "t") for _ in range(2))
     _add(connection)
     first, second = _passed(connection, other)
-    followed = _claim(connection, me, front=Front(0, None))
+    followed = _claim(connection, me, after_lease=0)
     assert [task.id for task in followed] == [second[-1].id + n for n in range(1, LIMIT + 1)]
     assert [task.id for task in _claim(connection, me)] == [task.id for task in first]
 
 
-def _other_names(connection: Connection) -> Front:
+def _other_names(connection: Connection) -> int:
     _passed(connection, steps.known_worker(connection, "t", "u"))
-    return Front(0, None)
+    return 0
 
 
-def _others_in_children(connection: Connection) -> Front:
+def _others_in_children(connection: Connection) -> int:
     _passed(connection, steps.known_worker(connection, "t", isolated=["t"]))
-    return Front(0, None)
+    return 0
 
 
-def _not_known(connection: Connection) -> Front:
+def _not_known(connection: Connection) -> int:
     _passed(connection, steps.worker_id())
-    return Front(0, None)
+    return 0
 
 
-def _another_queue(connection: Connection) -> Front:
+def _another_queue(connection: Connection) -> int:
     _add(connection, queue="other")
     _passed(connection, steps.known_worker(connection, "t"), queue="other")
-    return Front(0, None)
+    return 0
 
 
-def _another_lane(connection: Connection) -> Front:
+def _another_lane(connection: Connection) -> int:
     _add(connection, priority=5)
     lanes = [Lane(5, BEGINNING.run_at, 0)]
     _passed(connection, steps.known_worker(connection, "t"), lanes=lanes)
     rows(connection, "DELETE FROM pgtasks.tasks WHERE priority = 5 AND state = 'queued' RETURNING id")
-    return Front(0, None)
+    return 0
 
 
-def _out_of_turn(connection: Connection) -> Front:
+def _out_of_turn(connection: Connection) -> int:
     _, second = _passed(connection, steps.known_worker(connection, "t"))
     rows(connection, "UPDATE pgtasks.tasks SET losses = 1 WHERE id = %s RETURNING id", second[-1].id)
-    return Front(0, None)
+    return 0
 
 
-def _of_another_line(connection: Connection) -> Front:
+def _of_another_line(connection: Connection) -> int:
     _, second = _passed(connection, steps.known_worker(connection, "t"))
     rows(connection, "UPDATE pgtasks.tasks SET name = 'u' WHERE id = %s RETURNING id", second[-1].id)
-    return Front(0, None)
+    return 0
 
 
-def _retried(connection: Connection) -> Front:
+def _retried(connection: Connection) -> int:
     other = steps.known_worker(connection, "t")
     _, second = _passed(connection, other)
     ended = [(second[-1].id, second[-1].lease_id)]
     session.fetch_all(connection, statements.retry(other, ended, [RetryIn(0.0, steps.FAILURE)], []))
-    return Front(0, None)
+    return 0
 
 
-def _finished(connection: Connection) -> Front:
+def _finished(connection: Connection) -> int:
     other = steps.known_worker(connection, "t")
     _, second = _passed(connection, other)
     ended = [(second[-1].id, second[-1].lease_id)]
     session.fetch_all(connection, statements.complete(other, ended, [Completed()], []))
-    return Front(0, None)
+    return 0
 
 
-def _in_the_future(connection: Connection) -> Front:
+def _in_the_future(connection: Connection) -> int:
     _, second = _passed(connection, steps.known_worker(connection, "t"))
     later = "UPDATE pgtasks.tasks SET run_at = clock_timestamp() + interval '1 day' WHERE id = %s RETURNING id"
     rows(connection, later, second[-1].id)
-    return Front(0, None)
+    return 0
 
 
-def _before_my_last_claim(connection: Connection) -> Front:
+def _before_my_last_claim(connection: Connection) -> int:
     _, second = _passed(connection, steps.known_worker(connection, "t"))
-    return Front(second[-1].lease_id, None)
-
-
-def _beyond_the_limit(connection: Connection) -> Front:
-    _, second = _passed(connection, steps.known_worker(connection, "t"))
-    return Front(0, second[-1].run_at)
+    return second[-1].lease_id
 
 
 @pytest.mark.parametrize(
@@ -164,22 +159,21 @@ def _beyond_the_limit(connection: Connection) -> Front:
         _finished,
         _in_the_future,
         _before_my_last_claim,
-        _beyond_the_limit,
     ],
 )
 def test_what_tells_nothing_of_what_was_passed_is_not_followed(
-    connection: Connection, claimed: Callable[[Connection], Front]
+    connection: Connection, claimed: Callable[[Connection], int]
 ) -> None:
     """The claim begins at the cursor then, and takes the first that is queued."""
     me = steps.known_worker(connection, "t")
     _add(connection)
-    front = claimed(connection)
+    after_lease = claimed(connection)
     ((head,),) = rows(
         connection,
         "SELECT id FROM pgtasks.tasks WHERE queue = 'default' AND state = 'queued' AND losses = 0 AND name = 't'"
         " AND run_at <= clock_timestamp() ORDER BY priority DESC, run_at, id LIMIT 1",
     )
-    assert _claim(connection, me, front=front)[0].id == head
+    assert _claim(connection, me, after_lease=after_lease)[0].id == head
 
 
 def test_the_newest_that_tells_something_is_followed(connection: Connection) -> None:
@@ -189,7 +183,7 @@ def test_the_newest_that_tells_something_is_followed(connection: Connection) -> 
     _, second = _passed(connection, alike)
     _add(connection, name="u")
     _claim(connection, different, names=["u"])
-    assert _claim(connection, me, front=Front(0, None))[0].id == second[-1].id + 1
+    assert _claim(connection, me, after_lease=0)[0].id == second[-1].id + 1
 
 
 def test_of_many_later_claims_the_newest_are_looked_at(connection: Connection) -> None:
@@ -198,7 +192,7 @@ def test_of_many_later_claims_the_newest_are_looked_at(connection: Connection) -
     _add(connection, 30 * LIMIT)
     taken = [_claim(connection, other) for _ in range(25)]
     _give_back(connection, taken[22])
-    assert _claim(connection, me, front=Front(0, None))[0].id == taken[-1][-1].id + 1
+    assert _claim(connection, me, after_lease=0)[0].id == taken[-1][-1].id + 1
 
 
 def test_a_claim_that_is_not_committed_is_passed_over(dsn: str, connection: Connection) -> None:
@@ -207,8 +201,8 @@ def test_a_claim_that_is_not_committed_is_passed_over(dsn: str, connection: Conn
     _add(connection)
     _, second = _passed(connection, other)
     with psycopg.connect(dsn) as claiming:
-        _claim(claiming, third, front=Front(0, None))
-        found = _claim(connection, me, front=Front(0, None))
+        _claim(claiming, third, after_lease=0)
+        found = _claim(connection, me, after_lease=0)
         assert [task.id for task in found] == [second[-1].id + n for n in range(LIMIT + 1, 2 * LIMIT + 1)]
 
 
@@ -218,7 +212,7 @@ def test_a_front_behind_the_cursor_takes_nobody_back(connection: Connection) -> 
     _add(connection)
     _claim(connection, other)
     ((run_at, task_id),) = rows(connection, "SELECT run_at, id FROM pgtasks.tasks ORDER BY id DESC OFFSET 3 LIMIT 1")
-    assert _claim(connection, me, lanes=[Lane(0, run_at, task_id)], front=Front(0, None))[0].id == task_id + 1
+    assert _claim(connection, me, lanes=[Lane(0, run_at, task_id)], after_lease=0)[0].id == task_id + 1
 
 
 def test_other_lanes_stay_where_they_are(connection: Connection) -> None:
@@ -228,7 +222,7 @@ def test_other_lanes_stay_where_they_are(connection: Connection) -> None:
         _add(connection, count, priority=priority)
     lanes = [Lane(priority, BEGINNING.run_at, 0) for priority in (2, 1, 0)]
     _passed(connection, other, lanes=lanes[1:])
-    found = _claim(connection, me, lanes=lanes, front=Front(0, None))
+    found = _claim(connection, me, lanes=lanes, after_lease=0)
     assert [task.priority for task in found] == [2, 1, 1, *[0] * 7]
 
 
@@ -256,7 +250,7 @@ def test_a_claim_walks_as_many_rows_however_many_workers_take_turns(connection: 
         ]
         return int(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0))
 
-    assert walked(statements.follow(statement, Front(taken[-1].lease_id, None))) == LIMIT
+    assert walked(statements.follow(statement, taken[-1].lease_id)) == LIMIT
     assert walked(statement) == LIMIT * workers
 
 
@@ -266,7 +260,7 @@ def test_what_was_passed_is_found_from_the_head(connection: Connection) -> None:
     _add(connection, 4 * LIMIT)
     first, _ = _passed(connection, other)
     mine = Cursor()
-    mine.claimed(_claim(connection, me, front=Front(0, None)), full=True, ended=0.0)
+    mine.claimed(_claim(connection, me, after_lease=0), full=True, ended=0.0)
     assert not {task.id for task in first} & {task.id for task in _claim(connection, me, lanes=mine.lanes())}
     assert [task.id for task in rescan(connection, LIMIT)] == [task.id for task in first]
 
@@ -275,12 +269,12 @@ async def test_workers_with_a_backlog_follow_each_other(
     dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And every task runs once."""
-    fronts: list[Front] = []
+    followed: list[int] = []
     follow = statements.follow
 
-    def noted(claim: session.Statement[Claimed], front: Front) -> session.Statement[Claimed]:
-        fronts.append(front)
-        return follow(claim, front)
+    def noted(claim: session.Statement[Claimed], after_lease: int) -> session.Statement[Claimed]:
+        followed.append(after_lease)
+        return follow(claim, after_lease)
 
     monkeypatch.setattr(statements, "follow", noted)
     monkeypatch.setattr(cursor, "FOLLOWED_MIN", 20)
@@ -288,7 +282,7 @@ async def test_workers_with_a_backlog_follow_each_other(
     async with Rig(dsn, concurrency=20) as one, Rig(dsn, concurrency=20) as two, Rig(dsn, concurrency=20) as three:
         rigs = (one, two, three)
         await until(lambda: sum(len(rig.order) for rig in rigs) >= 3000, hint="not all tasks ran")
-    assert fronts
+    assert followed
     order = [task_id for rig in rigs for task_id in rig.order]
     assert len(order) == len(set(order)) == 3000
 
@@ -298,7 +292,7 @@ async def test_looks_behind_the_cursor_follow_nobody(
 ) -> None:
     """A near look is there for what was passed: it would see nothing of that from the front."""
     monkeypatch.setattr(Cursor, "near_due", lambda self, now: bool(self.lanes()))
-    monkeypatch.setattr(Cursor, "front", lambda self: pytest.fail("a near look asks for the front"))
+    monkeypatch.setattr(Cursor, "follows", lambda self: pytest.fail("a near look asks for the front"))
     _add(connection, 200)
     async with Rig(dsn, concurrency=20) as rig:
         await until(lambda: len(rig.order) >= 200, hint="not all tasks ran")

@@ -15,7 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from pgtasks.engine.leases import Leases
 from pgtasks.model import Claimed
 from pgtasks.store import session, statements
-from pgtasks.store.statements import Front, Lane
+from pgtasks.store.statements import Lane
 from tests.database import Connection, rows, value
 from tests.leases import steps
 from tests.leases.steps import Handle
@@ -133,7 +133,7 @@ class Queue(RuleBasedStateMachine):
             lease_s=steps.LEASE_S,
         )
         if source == "cursors" and front:
-            statement = statements.follow(statement, Front(0, None))
+            statement = statements.follow(statement, 0)
         claimed = session.fetch_all(self.connection, statement)
         due = [
             one
