@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pgtasks.engine.cursor import (
-    FOLLOWED_MIN,
     LAG,
     LANES_MAX,
     NEAR_S,
@@ -99,57 +98,6 @@ def test_rescans_are_rarer_while_others_claim_too() -> None:
         cursor.claimed([_task(1, lease_id)._replace(lease_id=lease_id)], full=True, ended=0.0)
         assert not cursor.rescan_due(wait_s - 0.01)
         assert cursor.rescan_due(wait_s)
-
-
-def _batch(lease_id: int, count: int, *, began: float = 1.0, number: int = 1) -> list[Claimed]:
-    return [_task(began + n / 1000, number + n)._replace(lease_id=lease_id) for n in range(count)]
-
-
-def test_a_claim_follows_others_with_a_backlog_of_which_they_take_much() -> None:
-    """By the leases between its own last two, as large as its own; not for less than it costs to ask."""
-    cursor = Cursor()
-    assert cursor.follows() is None
-    cursor.claimed(_batch(10, 100), full=True, ended=0.0)
-    assert cursor.follows() is None, "nothing is known of others yet"
-    half = FOLLOWED_MIN // 200
-    cursor.claimed(_batch(10 + half, 100, number=101), full=True, ended=0.0)
-    assert cursor.follows() is None, "others took less"
-    last = 11 + 3 * half
-    cursor.claimed(_batch(last, 100, number=201), full=True, ended=0.0)
-    assert cursor.follows() == last
-    cursor.claimed(_batch(last + 1, 100, number=301), full=True, ended=0.0)
-    assert cursor.follows() is None, "others took nothing"
-    cursor.claimed(_batch(last + 100, 100, number=401), full=False, ended=0.0)
-    assert cursor.follows() is None, "there is no backlog"
-
-
-def test_who_went_back_to_what_was_passed_follows_nobody_until_it_is_where_it_was() -> None:
-    """Also when it goes back again from there, whatever other lanes do: it would leave what it went back for."""
-    cursor = Cursor()
-    cursor.claimed(_batch(1, 100, began=500.0, number=5000), full=True, ended=0.0)
-    for lease_id, began in ((100, 300.0), (200, 100.0), (300, 301.0)):
-        cursor.rescanned(
-            _batch(lease_id, 100, began=began, number=lease_id), full=True, began=_at(600), ended=0.0, cost_s=0.0
-        )
-        assert cursor.follows() is None
-    ahead = [task._replace(priority=1) for task in _batch(400, 100, began=2.0, number=700)]
-    cursor.claimed(ahead, full=True, ended=0.0)
-    assert cursor.follows() is None
-    cursor.claimed(_batch(500, 100, began=499.9, number=4000), full=True, ended=0.0)
-    assert cursor.follows() is None
-    cursor.claimed(_batch(600, 100, began=501.0, number=6001), full=True, ended=0.0)
-    assert cursor.follows() == 600, "it is there again"
-
-
-def test_a_short_look_from_the_head_ends_every_way_back() -> None:
-    """Nothing is left behind then; also where the clock was set back and no lane will be where it was for an hour."""
-    cursor = Cursor()
-    cursor.claimed(_batch(1, 100, began=3600.0, number=5000), full=True, ended=0.0)
-    cursor.rescanned(_batch(100, 100), full=True, began=_at(10), ended=0.0, cost_s=0.0)
-    assert cursor.follows() is None
-    _short(cursor, 20)
-    cursor.claimed(_batch(200, 100, began=20.0, number=7001), full=True, ended=0.0)
-    assert cursor.follows() == 200
 
 
 def test_slow_rescans_take_a_twentieth_of_the_time_and_of_a_busy_workers_a_fiftieth() -> None:

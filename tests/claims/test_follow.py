@@ -1,6 +1,7 @@
 """Workers of one queue follow each other: a claim begins behind what the others have just claimed."""
 
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -296,3 +297,60 @@ async def test_looks_behind_the_cursor_follow_nobody(
     _add(connection, 200)
     async with Rig(dsn, concurrency=20) as rig:
         await until(lambda: len(rig.order) >= 200, hint="not all tasks ran")
+
+
+def _at(seconds: float) -> datetime:
+    return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+
+
+def _batch(lease_id: int, count: int, *, began: float = 1.0, number: int = 1) -> list[Claimed]:
+    return [
+        Claimed(number + n, lease_id, "t", "{}", 1, None, None, 0, _at(began + n / 1000), None) for n in range(count)
+    ]
+
+
+def test_a_claim_follows_others_with_a_backlog_of_which_they_take_much() -> None:
+    """By the leases between its own last two, as large as its own; not for less than it costs to ask."""
+    mine = Cursor()
+    assert mine.follows() is None
+    mine.claimed(_batch(10, 100), full=True, ended=0.0)
+    assert mine.follows() is None, "nothing is known of others yet"
+    half = cursor.FOLLOWED_MIN // 200
+    mine.claimed(_batch(10 + half, 100, number=101), full=True, ended=0.0)
+    assert mine.follows() is None, "others took less"
+    last = 11 + 3 * half
+    mine.claimed(_batch(last, 100, number=201), full=True, ended=0.0)
+    assert mine.follows() == last
+    mine.claimed(_batch(last + 1, 100, number=301), full=True, ended=0.0)
+    assert mine.follows() is None, "others took nothing"
+    mine.claimed(_batch(last + 100, 100, number=401), full=False, ended=0.0)
+    assert mine.follows() is None, "there is no backlog"
+
+
+def test_who_went_back_to_what_was_passed_follows_nobody_until_it_is_where_it_was() -> None:
+    """Also when it goes back again from there, whatever other lanes do: it would leave what it went back for."""
+    mine = Cursor()
+    mine.claimed(_batch(1, 100, began=500.0, number=5000), full=True, ended=0.0)
+    for lease_id, began in ((100, 300.0), (200, 100.0), (300, 301.0)):
+        mine.rescanned(
+            _batch(lease_id, 100, began=began, number=lease_id), full=True, began=_at(600), ended=0.0, cost_s=0.0
+        )
+        assert mine.follows() is None
+    ahead = [task._replace(priority=1) for task in _batch(400, 100, began=2.0, number=700)]
+    mine.claimed(ahead, full=True, ended=0.0)
+    assert mine.follows() is None
+    mine.claimed(_batch(500, 100, began=499.9, number=4000), full=True, ended=0.0)
+    assert mine.follows() is None
+    mine.claimed(_batch(600, 100, began=501.0, number=6001), full=True, ended=0.0)
+    assert mine.follows() == 600, "it is there again"
+
+
+def test_a_short_look_from_the_head_ends_every_way_back() -> None:
+    """Nothing is left behind then; also where the clock was set back and no lane will be where it was for an hour."""
+    mine = Cursor()
+    mine.claimed(_batch(1, 100, began=3600.0, number=5000), full=True, ended=0.0)
+    mine.rescanned(_batch(100, 100), full=True, began=_at(10), ended=0.0, cost_s=0.0)
+    assert mine.follows() is None
+    mine.rescanned([], full=False, began=_at(20), ended=0.0, cost_s=0.0)
+    mine.claimed(_batch(200, 100, began=20.0, number=7001), full=True, ended=0.0)
+    assert mine.follows() == 200
