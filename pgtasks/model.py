@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
@@ -31,6 +32,23 @@ class Claimed(NamedTuple):
     run_at: datetime
     headers: str | None
     losses: int = 0
+
+
+class Look(NamedTuple):
+    """A row of a claim from the head: a task, if one was claimed, and what was seen of the queue.
+
+    ``alike`` is the number of workers with the same handlers that serve it, this one with them, where
+    there was all that was asked for; else 0.
+    """
+
+    is_paused: bool
+    alike: int
+    task: Claimed | None
+
+
+def tasks_of(looks: Iterable[Look]) -> list[Claimed]:
+    """Give the tasks that a claim from the head took."""
+    return [look.task for look in looks if look.task is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ State, per queue: a position (run_at, id) for each priority seen (a *lane*).
     claim from the head      ("rescan") the same, and lanes are found
       it came back short     everything due before T that this worker can run was taken:
                              every lane moves up to T - LAG, past what it cannot run
+      the queue is paused    nothing was taken: the lanes stay, and the next claim is from the head again
     any claim came back full the lane it stopped in moves to its last row, also backward:
                              what lies right behind that row has not been looked at
 
@@ -24,7 +25,6 @@ delayed task: they sort by their due time, and no lane is ahead of the clock. It
   a retry without delay, for a moment),
 * a run_at given in the past,
 * a priority without a lane,
-* a queue that was paused: rescans came back short, although tasks were there,
 * everything, when the database's clock was set back.
 
 While the worker keeps up, a claim that looks back finds the first kind up to a second late. The rescan
@@ -33,8 +33,10 @@ were passed are claimed as fast as any others. It is due
 
 * SHORT_RESCAN_S after the last one when a claim came back short, and before falling asleep;
 * RESCAN_S after the last one under load, or SHARED_RESCAN_S while others claim as well (the ids of
-  leases, which all claims take from one sequence, tell): each of ten workers on a queue would walk all
-  that is dead in it twice a second otherwise, to find what one of the others has found already;
+  leases, which all claims take from one sequence, tell). Of workers with the same handlers any one finds for all
+  what was passed, and so they take turns: where ten of them claim, each looks every 5 s, at random between half of
+  that and one and a half, and one of them twice a second. For each to walk all that is dead in the queue each 0.9 s
+  cost a tenth of two cores;
 * but never so often that it takes more than COST_FRACTION of the time: with dead entries that
   vacuum cannot remove, or a flood of names nobody knows, a rescan gets slow, and then rarer
   (the cheaper of the last two counts, so that one hiccup of the server is forgiven). One that
@@ -44,8 +46,8 @@ With a backlog, workers with the same handlers follow each other: a claim begins
 since this worker's last one (tasks_follow.sql) where that is about FOLLOWED_MIN tasks or more (by the leases
 between its last two claims, as if each were as large as its own). A worker of which a lane went back to what
 had been passed follows nobody until that lane is where it was: others may not have gone back, or not as far, and it
-would leave what it went back for. (So after a queue is resumed, when all go back, nobody follows for a
-while.) Where a worker was just started, it learns that something was passed only by its second look from the head.
+would leave what it went back for; its claims only leave out what the others' have in flight.
+Where a worker was just started, it learns that something was passed only by its second look from the head.
 
 While rescans are rarer than RESCAN_S for that reason, a *near look* takes their place, each
 RESCAN_S within a budget of its own, as large:
@@ -56,9 +58,8 @@ RESCAN_S within a budget of its own, as large:
   enters a lane and so walks none of its dead entries. What it finds gets a lane.
 
 So a late commit (up to NEAR_S) and a new priority wait for about RESCAN_S also then. What else
-can be passed (a transaction longer than NEAR_S, a run_at given in the past, a resumed queue's
-old tasks, a priority of which the first 100 rows are nothing this worker can run) waits for
-the rescan: RESCAN_S_MAX at most.
+can be passed (a transaction longer than NEAR_S, a run_at given in the past, a priority of which the
+first 100 rows are nothing this worker can run) waits for the rescan: RESCAN_S_MAX at most.
 
 T is the database's clock, extrapolated from its last reading with this process's monotonic
 clock and rounded down; LAG covers its error and short transactions.
@@ -66,6 +67,7 @@ clock and rounded down; LAG covers its error and short transactions.
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -75,7 +77,7 @@ from pgtasks.model import Claimed
 from pgtasks.store.statements import Lane
 
 RESCAN_S = 0.5
-# While looks are cheap, nothing that a cursor passed waits for longer than a second, whoever else looks for it.
+# While looks are cheap, nothing that a cursor passed waits for longer than a second for a worker that has no equal.
 SHARED_RESCAN_S = 0.9
 SHORT_RESCAN_S = 0.05
 # What of a worker's time looks from the head, and near ones, may take; a busy one has less to spare.
@@ -89,6 +91,8 @@ LANES_MAX = 64
 FOLLOWED_MIN = 1000
 _BEGINNING = (datetime(1970, 1, 1, tzinfo=UTC), 0)
 _ID_MAX = 2**63 - 1
+# As the lease after which to follow others: there is none.
+NOBODY = _ID_MAX
 
 
 def claim_order(task: Claimed) -> tuple[int, datetime, int]:
@@ -99,7 +103,8 @@ def claim_order(task: Claimed) -> tuple[int, datetime, int]:
 class Cursor:
     """The cursor of one queue."""
 
-    def __init__(self) -> None:
+    def __init__(self, rng: random.Random | None = None) -> None:
+        self._rng = rng or random.Random()
         self._lanes: dict[int, tuple[datetime, int]] = {}
         self._rescanned_at = float("-inf")
         self._costs_s = (0.0, 0.0)
@@ -110,11 +115,15 @@ class Cursor:
         self._trail = Trail()
         # The last claim got all it asked for: there is a backlog.
         self.busy = False
-        # The lease of the last claim, and whether there were other claims between it and the one before.
+        # The lease of the last claim.
         self._lease_id = 0
-        self._shared = False
-        # About how many tasks others claimed between it and the one before.
-        self._others = 0
+        # Between it and the one before: how many workers claimed, if all claim as often as this one does, and about how
+        # many tasks the others got.
+        self._sharers, self._others = 1, 0
+        # How many workers with the same handlers the last full look saw, and how much of its turn to wait for the next.
+        self._alike, self._jitter = 0, 1.0
+        # The last look found the queue paused.
+        self._is_paused = False
         # Where lanes stood, at most, that went back to what had been passed, until they are there again.
         self._returning: dict[int, tuple[datetime, int]] = {}
 
@@ -123,12 +132,13 @@ class Cursor:
         return [Lane(priority, *self._lanes[priority]) for priority in sorted(self._lanes, reverse=True)]
 
     def follows(self) -> int | None:
-        """Give the lease after which others are to be followed by the next claim; None to begin at the cursor.
+        """Give the lease after which others are to be followed by the next claim; None for an ordinary one.
 
-        Nobody is followed where to walk costs less than to ask, nor while a lane is on its way back.
+        That is where to walk costs less than to ask. NOBODY is followed while a lane is on its way back.
         """
-        follows = self.busy and self._others >= FOLLOWED_MIN and not self._returning
-        return self._lease_id if follows else None
+        if not self.busy or self._others < FOLLOWED_MIN:
+            return None
+        return NOBODY if self._returning else self._lease_id
 
     def claimed(self, rows: Sequence[Claimed], *, full: bool, ended: float) -> None:
         """Note the rows of a claim from the lanes that ``ended`` then (monotonic), in claim order."""
@@ -148,16 +158,28 @@ class Cursor:
         self._trail.looked(ended, cost_s)
         self._take(rows, full=full, ended=ended)
 
-    def rescanned(self, rows: Sequence[Claimed], *, full: bool, began: datetime, ended: float, cost_s: float) -> None:
+    def rescanned(
+        self,
+        rows: Sequence[Claimed],
+        *,
+        full: bool,
+        began: datetime,
+        ended: float,
+        cost_s: float,
+        is_paused: bool = False,
+        alike: int = 0,
+    ) -> None:
         """Note the rows of a claim from the head, in claim order.
 
         ``began`` is the database's clock, ``ended`` the monotonic one; ``cost_s`` is what the
-        walk took beyond an ordinary claim.
+        walk took beyond an ordinary claim. ``is_paused`` and ``alike`` are as in ``Look``.
         """
-        self._rescanned_at = ended
+        self._rescanned_at, self._is_paused = ended, is_paused
         self._costs_s = (self._costs_s[1], cost_s)
         self._take(rows, full=full, ended=ended)
-        if not full:
+        if full:
+            self._alike, self._jitter = alike, 0.5 + self._rng.random()
+        elif not is_paused:
             self._catch_up(began)
         self._remember(ended)
 
@@ -198,7 +220,7 @@ class Cursor:
     def _pass(self, rows: Sequence[Claimed]) -> None:
         if rows:
             between = rows[0].lease_id - self._lease_id - 1 if self._lease_id else 0
-            self._shared, self._others = between > 0, between * len(rows)
+            self._sharers, self._others = between + 1, between * len(rows)
             self._lease_id = rows[0].lease_id
         lanes = self._lanes
         for priority, last in {row.priority: row for row in rows}.items():
@@ -219,11 +241,18 @@ class Cursor:
             # A lane ahead of the clock has been left there by a clock that was set back.
             self._lanes[priority] = position if old[0] > began + LAG else max(old, position)
 
+    def head_first(self, now: float) -> bool:
+        """Tell whether a rescan is due at ``now`` in place of a claim from the cursor, not after it.
+
+        Where there is a backlog, and where the queue was paused: a priority may have come that has no lane.
+        """
+        return (self.busy or self._is_paused) and self.rescan_due(now)
+
     def rescan_due(self, now: float) -> bool:
         """Tell whether a rescan is due at ``now`` (monotonic)."""
-        busy_s = SHARED_RESCAN_S if self._shared else RESCAN_S
-        wait_s = busy_s if self.busy else SHORT_RESCAN_S
-        return self.rescan_in_s(now) <= 0 and (not self._lanes or now - self._rescanned_at >= wait_s)
+        wait_s = self._turn_s() if self.busy else SHORT_RESCAN_S
+        at_once = self._is_paused or not self._lanes
+        return self.rescan_in_s(now) <= 0 and (at_once or now - self._rescanned_at >= wait_s)
 
     def near_due(self, now: float) -> bool:
         """Tell whether a near look is due at ``now``, in place of a rescan that has to wait."""
@@ -231,8 +260,9 @@ class Cursor:
 
     def near_in_s(self, now: float) -> float:
         """Say in how many seconds the next near look could be made; 0 for now."""
-        near_s = min(RESCAN_S_MAX, max(RESCAN_S, self._near_cost_s / self._fraction()))
-        return max(0.0, self._near_at + near_s - now, self._rescanned_at + RESCAN_S - now)
+        turn_s = self._turn_s()
+        near_s = min(RESCAN_S_MAX, max(turn_s, self._near_cost_s / self._fraction()))
+        return max(0.0, self._near_at + near_s - now, self._rescanned_at + turn_s - now)
 
     def near_lanes(self) -> list[Lane]:
         """Give the lanes as they stood NEAR_S ago, and those that are newer as they are."""
@@ -246,6 +276,13 @@ class Cursor:
         """Say in how many seconds a rescan keeps within its share of the time; 0 for now."""
         wait_s = min(RESCAN_S_MAX, min(self._costs_s) / self._fraction())
         return max(0.0, self._rescanned_at + wait_s - now)
+
+    def _turn_s(self) -> float:
+        """Say how long after a look it is this worker's turn again; those of its equals that claim look in between."""
+        if not self.busy or self._sharers <= 1:
+            return RESCAN_S
+        turns = min(self._alike, self._sharers)
+        return min(RESCAN_S_MAX, max(SHARED_RESCAN_S, RESCAN_S * turns * self._jitter))
 
     def _fraction(self) -> float:
         return BUSY_COST_FRACTION if self.busy else COST_FRACTION

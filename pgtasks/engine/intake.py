@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timedelta
+from typing import TypeVar
 from uuid import UUID
 
 from pgtasks.engine.ahead import Ahead
@@ -14,10 +15,12 @@ from pgtasks.engine.leases import Leases
 from pgtasks.engine.meter import Meter
 from pgtasks.engine.unanswered import Unanswered
 from pgtasks.errors import DatabaseError, DatabaseUnavailable
-from pgtasks.model import Claimed
+from pgtasks.model import Claimed, Look, tasks_of
 from pgtasks.store import statements
 from pgtasks.store.link import Link
 from pgtasks.store.session import Statement, is_about_time
+
+R = TypeVar("R")
 
 CLOCK_READ_S = 30.0
 
@@ -52,8 +55,25 @@ class Intake:
         What brought all that was asked for ``may_wait`` until the next claim is sent, where this worker claims ahead.
         """
         sent_at = time.monotonic()
+        rows = await self._ask(statement, batch, limit)
+        took_s = time.monotonic() - sent_at
+        self._start(queue, rows, batch, sent_at, took_s, soon=may_wait and self._ahead.on and len(rows) >= limit)
+        return rows, took_s
+
+    async def look(
+        self, queue: str, statement: Statement[Look], batch: BatchLimit, limit: int
+    ) -> tuple[list[Claimed], float, Look]:
+        """Run a claim from the head as ``take`` does; gives one of the rows as well, for what it says of the queue."""
+        sent_at = time.monotonic()
+        seen = await self._ask(statement, batch, limit)
+        took_s = time.monotonic() - sent_at
+        rows = tasks_of(seen)
+        self._start(queue, rows, batch, sent_at, took_s)
+        return rows, took_s, seen[0]
+
+    async def _ask(self, statement: Statement[R], batch: BatchLimit, limit: int) -> list[R]:
         try:
-            rows = await self.link.fetch_all(statement)
+            return await self.link.fetch_all(statement)
         except BaseException as error:
             # Also when this worker stops waiting, because it is told to end.
             self.unanswered.lost()
@@ -62,7 +82,11 @@ class Intake:
             if isinstance(error, DatabaseError) and is_about_time(error):
                 batch.timed_out(limit)
             raise
-        took_s = time.monotonic() - sent_at
+
+    def _start(
+        self, queue: str, rows: list[Claimed], batch: BatchLimit, sent_at: float, took_s: float, *, soon: bool = False
+    ) -> None:
+        """Start what a claim brought, which puts ``rows`` into claim order."""
         if self._meter is not None:
             self._meter.claim_times.add(took_s)
         if rows:
@@ -71,10 +95,9 @@ class Intake:
             self.found_at = time.monotonic()
             self.unanswered.heard(rows[0].lease_id)
             self._leases.add(rows[0].lease_id, len(rows), sent_at)
-            self._executor.start(queue, rows, soon=may_wait and self._ahead.on and len(rows) >= limit)
+            self._executor.start(queue, rows, soon=soon)
             if self._meter is not None:
                 self._meter.count_claimed(queue, rows, self._extrapolated())
-        return rows, took_s
 
     async def database_now(self) -> datetime:
         """Give the database's time, rounded down: read now and then, extrapolated in between."""

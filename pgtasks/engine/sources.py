@@ -81,7 +81,7 @@ class Line(Source):
     async def claim(self, limit: int, *, from_head: bool = False, briefly: bool = False) -> int:
         """Claim from the cursor, from the head when that is due, or both."""
         cursor, count = self.cursor, 0
-        if not from_head and not (cursor.busy and cursor.rescan_due(time.monotonic())):
+        if not from_head and not cursor.head_first(time.monotonic()):
             count = await self._claim_from_cursor(limit)
             if count == limit or (count and briefly) or not cursor.rescan_due(time.monotonic()):
                 return count
@@ -132,7 +132,7 @@ class Line(Source):
         statement = statements.rescan(
             self.queue, limit=limit, names=self._names, worker_id=intake.worker_id, lease_s=intake.lease_s
         )
-        rows, took_s = await intake.take(self.queue, statement, self._batch, limit)
+        rows, took_s, look = await intake.look(self.queue, statement, self._batch, limit)
         intake.rescans += 1
         self.cursor.rescanned(
             rows,
@@ -140,6 +140,8 @@ class Line(Source):
             began=began,
             ended=time.monotonic(),
             cost_s=max(0.0, took_s - self._usual_s),
+            is_paused=look.is_paused,
+            alike=look.alike,
         )
         return len(rows)
 

@@ -3,13 +3,16 @@
 -- priority not seen before) is found by this one. Also the claim of a worker that wakes up.
 --
 -- Parameters: queue; limit; names; worker_id; lease_s.
--- Returns the claimed rows, in any order.
+-- Returns the claimed rows, in any order, behind two columns that are the same in all of them: is_paused (the
+-- queue is), and alike (where the limit was reached, how many workers with the same handlers serve this queue, this
+-- one with them; else 0, as nobody needs to know it). One row with nulls for the task where nothing was claimed.
 -- Index: tasks_claim_order: one probe per priority in use, highest first, then the rows.
--- Then tasks_pkey.
+-- Then tasks_pkey. All of workers, where the limit was reached.
 --
 -- Shape: as tasks_claim.sql, with the lanes found by a loose index scan instead of given. A lane
 -- begins at its first row that is there (in the one snapshot of this statement there is none
 -- before it), so that what is dead at its head is walked once, to find that row, and not again.
+-- Whether the queue is paused is told from the same snapshot as that nothing was claimed.
 WITH RECURSIVE lane (priority, run_at, id) AS (
     (
         SELECT t.priority, t.run_at, t.id
@@ -58,17 +61,48 @@ lease AS (
     FROM due
     HAVING count(*) > 0
     RETURNING id, task_ids
+),
+
+claimed AS (
+    UPDATE pgtasks.tasks AS t
+    SET
+        state = 'running',
+        attempt = least(t.attempt, 2147483646) + 1,
+        lease_id = lease.id,
+        claimed_at = clock_timestamp()
+    FROM lease
+    WHERE t.id = ANY(lease.task_ids)
+    RETURNING
+        t.id, t.lease_id, t.name, t.payload::text, t.attempt, t.max_attempts,
+        extract(EPOCH FROM t.timeout)::double precision AS timeout_s, t.priority, t.run_at, t.headers::text,
+        t.losses
+),
+
+seen AS (
+    SELECT
+        EXISTS(
+            SELECT FROM pgtasks.queues AS q WHERE q.name = %(queue)s AND q.paused_at IS NOT NULL
+        ) AS is_paused,
+        CASE
+            WHEN (SELECT cardinality(lease.task_ids) FROM lease) >= %(limit)s THEN (
+                SELECT count(*)
+                FROM pgtasks.workers AS w
+                WHERE (w.names, coalesce(w.isolated, '{}')) = (
+                        SELECT me.names, coalesce(me.isolated, '{}')
+                        FROM pgtasks.workers AS me
+                        WHERE me.id = %(worker_id)s
+                    )
+                    AND %(queue)s = ANY(w.queues)
+                    AND NOT w.draining
+                    AND w.last_seen_at > clock_timestamp() - make_interval(secs => w.lease_s)
+            )
+            ELSE 0
+        END AS alike
 )
 
-UPDATE pgtasks.tasks AS t
-SET
-    state = 'running',
-    attempt = least(t.attempt, 2147483646) + 1,
-    lease_id = lease.id,
-    claimed_at = clock_timestamp()
-FROM lease
-WHERE t.id = ANY(lease.task_ids)
-RETURNING
-    t.id, t.lease_id, t.name, t.payload::text, t.attempt, t.max_attempts,
-    extract(EPOCH FROM t.timeout)::double precision AS timeout_s, t.priority, t.run_at, t.headers::text,
-    t.losses
+SELECT
+    seen.is_paused,
+    seen.alike,
+    claimed.*
+FROM seen
+LEFT JOIN claimed ON true

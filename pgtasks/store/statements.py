@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pgtasks.model import Claimed, TaskType, WorkerInfo
+from pgtasks.model import Claimed, Look, TaskType, WorkerInfo
 from pgtasks.outcome import Cancelled, Completed, Dead, RetryIn
 from pgtasks.retry import MAX_ATTEMPTS_DEFAULT
 from pgtasks.store.arrays import numbers, texts
@@ -87,13 +87,18 @@ def follow(claim: Statement[Claimed], after_lease: int) -> Statement[Claimed]:
     return Statement(sql("tasks_follow"), {**claim.params, "after_lease": after_lease}, Claimed)
 
 
-def rescan(queue: str, *, limit: int, names: list[str], worker_id: UUID, lease_s: float) -> Statement[Claimed]:
-    """Claim up to ``limit`` tasks from the head of every priority in use."""
+def rescan(queue: str, *, limit: int, names: list[str], worker_id: UUID, lease_s: float) -> Statement[Look]:
+    """Claim up to ``limit`` tasks from the head of every priority in use; one row if there is none."""
     return Statement(
         sql("tasks_rescan"),
         {"queue": queue, "limit": limit, "names": names, "worker_id": worker_id, "lease_s": lease_s},
-        Claimed,
+        _look,
     )
+
+
+def _look(*values: Any) -> Look:
+    is_paused, alike, *task = values
+    return Look(is_paused, alike, None if task[0] is None else Claimed(*task))
 
 
 def claim_suspects(queue: str, *, limit: int, names: list[str], worker_id: UUID, lease_s: float) -> Statement[Claimed]:

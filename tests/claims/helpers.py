@@ -12,7 +12,7 @@ from psycopg import sql
 from bench import plans
 from bench.plans import nodes
 from pgtasks.engine.cursor import claim_order
-from pgtasks.model import Claimed
+from pgtasks.model import Claimed, tasks_of
 from pgtasks.store import session, statements
 from pgtasks.store.session import Statement
 from pgtasks.store.statements import Lane
@@ -41,7 +41,7 @@ def rescan(
 ) -> list[Claimed]:
     """Claim from the head, as a worker does."""
     statement = statements.rescan(queue, limit=limit, names=list(names), worker_id=ME, lease_s=30)
-    return sorted(session.fetch_all(connection, statement), key=claim_order)
+    return sorted(tasks_of(session.fetch_all(connection, statement)), key=claim_order)
 
 
 def explain(connection: Connection, statement: Statement[Any], **settings: str) -> list[dict[str, Any]]:

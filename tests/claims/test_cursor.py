@@ -1,7 +1,5 @@
 """The claim cursor as a state machine: lanes, rescans, and what they cost."""
 
-from datetime import UTC, datetime, timedelta
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,24 +17,11 @@ from pgtasks.engine.cursor import (
 from pgtasks.engine.trail import FRACTION, IN_A_ROW_MAX
 from pgtasks.model import Claimed
 from pgtasks.store.statements import Lane
-
-T0 = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def _at(seconds: float) -> datetime:
-    return T0 + timedelta(seconds=seconds)
-
-
-def _task(seconds: float, number: int, priority: int = 0) -> Claimed:
-    return Claimed(number, 1, "t", "{}", 1, None, None, priority, _at(seconds), None)
-
-
-def _lanes(cursor: Cursor) -> list[tuple[int, datetime, int]]:
-    return [(lane.priority, lane.run_at, lane.id) for lane in cursor.lanes()]
+from tests.claims.cursors import at, on_lanes, task
 
 
 def _short(cursor: Cursor, began: float, *rows: Claimed, ended: float = 0.0, cost_s: float = 0.0) -> None:
-    cursor.rescanned(rows, full=False, began=_at(began), ended=ended, cost_s=cost_s)
+    cursor.rescanned(rows, full=False, began=at(began), ended=ended, cost_s=cost_s)
 
 
 def test_it_begins_without_lanes_and_a_rescan_due() -> None:
@@ -49,35 +34,35 @@ def test_it_begins_without_lanes_and_a_rescan_due() -> None:
 def test_a_claim_moves_each_lane_forward_only() -> None:
     """To its last row; a row that lies behind moves nothing."""
     cursor = Cursor()
-    cursor.claimed([_task(5, 9, 1), _task(1, 1), _task(2, 2)], full=True, ended=0.0)
-    cursor.claimed([_task(1, 7)], full=False, ended=0.0)
-    assert _lanes(cursor) == [(1, _at(5), 9), (0, _at(2), 2)]
+    cursor.claimed([task(5, 9, 1), task(1, 1), task(2, 2)], full=True, ended=0.0)
+    cursor.claimed([task(1, 7)], full=False, ended=0.0)
+    assert on_lanes(cursor) == [(1, at(5), 9), (0, at(2), 2)]
 
 
 def test_a_full_rescan_goes_back_to_where_it_stopped() -> None:
     """Only in the lane it stopped in: the higher ones were read to their end."""
     cursor = Cursor()
-    cursor.claimed([_task(50, 50, 1), _task(60, 60)], full=True, ended=0.0)
-    cursor.rescanned([_task(3, 3, 1), _task(1, 1), _task(2, 2)], full=True, began=_at(100), ended=0.0, cost_s=0.0)
-    assert _lanes(cursor) == [(1, _at(50), 50), (0, _at(2), 2)]
+    cursor.claimed([task(50, 50, 1), task(60, 60)], full=True, ended=0.0)
+    cursor.rescanned([task(3, 3, 1), task(1, 1), task(2, 2)], full=True, began=at(100), ended=0.0, cost_s=0.0)
+    assert on_lanes(cursor) == [(1, at(50), 50), (0, at(2), 2)]
 
 
 def test_a_short_rescan_moves_every_lane_past_what_cannot_run() -> None:
     """To T minus the lag, or where it is if that is later; with a lane if there was none."""
     cursor = Cursor()
     _short(cursor, 10)
-    assert _lanes(cursor) == [(0, _at(10) - LAG, 2**63 - 1)]
-    cursor.claimed([_task(9, 1), _task(1, 2, -5)], full=False, ended=0.0)
+    assert on_lanes(cursor) == [(0, at(10) - LAG, 2**63 - 1)]
+    cursor.claimed([task(9, 1), task(1, 2, -5)], full=False, ended=0.0)
     _short(cursor, 10)
-    assert _lanes(cursor) == [(0, _at(9), 1), (-5, _at(10) - LAG, 2**63 - 1)]
+    assert on_lanes(cursor) == [(0, at(9), 1), (-5, at(10) - LAG, 2**63 - 1)]
 
 
 def test_a_clock_that_was_set_back_takes_the_lanes_along() -> None:
     """A lane that is ahead of the clock by more than the error of reading it."""
     cursor = Cursor()
-    cursor.claimed([_task(3600, 1)], full=False, ended=0.0)
+    cursor.claimed([task(3600, 1)], full=False, ended=0.0)
     _short(cursor, 0)
-    assert _lanes(cursor) == [(0, _at(0) - LAG, 2**63 - 1)]
+    assert on_lanes(cursor) == [(0, at(0) - LAG, 2**63 - 1)]
 
 
 @pytest.mark.parametrize(("busy", "wait_s"), [(True, RESCAN_S), (False, SHORT_RESCAN_S)])
@@ -85,7 +70,7 @@ def test_rescans_are_spaced_by_load(*, busy: bool, wait_s: float) -> None:
     """Rarer with a backlog, when every claim comes back full."""
     cursor = Cursor()
     _short(cursor, 10, ended=100.0)
-    cursor.claimed([_task(9, 1)], full=busy, ended=0.0)
+    cursor.claimed([task(9, 1)], full=busy, ended=0.0)
     assert not cursor.rescan_due(100.0 + wait_s - 0.001)
     assert cursor.rescan_due(100.0 + wait_s + 0.001)
 
@@ -95,7 +80,7 @@ def test_rescans_are_rarer_while_others_claim_too() -> None:
     cursor = Cursor()
     _short(cursor, 0)
     for lease_id, wait_s in ((10, 0.5), (11, 0.5), (15, 0.9), (16, 0.5)):
-        cursor.claimed([_task(1, lease_id)._replace(lease_id=lease_id)], full=True, ended=0.0)
+        cursor.claimed([task(1, lease_id)._replace(lease_id=lease_id)], full=True, ended=0.0)
         assert not cursor.rescan_due(wait_s - 0.01)
         assert cursor.rescan_due(wait_s)
 
@@ -109,9 +94,9 @@ def test_slow_rescans_take_a_twentieth_of_the_time_and_of_a_busy_workers_a_fifti
     assert cursor.rescan_in_s(101.0) == pytest.approx(3.0)
     assert not cursor.rescan_due(103.9)
     assert cursor.rescan_due(104.1)
-    cursor.claimed([_task(11, 1)], full=True, ended=0.0)
+    cursor.claimed([task(11, 1)], full=True, ended=0.0)
     assert cursor.rescan_in_s(101.0) == pytest.approx(9.0)
-    cursor.claimed([_task(12, 2)], full=False, ended=0.0)
+    cursor.claimed([task(12, 2)], full=False, ended=0.0)
     for _ in range(2):
         _short(cursor, 10, ended=200.0, cost_s=100.0)
     assert cursor.rescan_in_s(200.0) == RESCAN_S_MAX
@@ -140,37 +125,37 @@ def test_near_lanes_are_where_the_lanes_stood_some_seconds_ago() -> None:
     """At least NEAR_S, and not much more; a lane that is younger, or further back now, as it is."""
     cursor = Cursor()
     for n in range(20):
-        cursor.claimed([_task(100 + n, n)], full=True, ended=0.0)
+        cursor.claimed([task(100 + n, n)], full=True, ended=0.0)
         cursor.looked_near([], full=False, ended=100.0 + n, cost_s=0.0)
-    cursor.claimed([_task(50, 99, 5)], full=True, ended=0.0)
-    assert cursor.near_lanes() == [Lane(5, _at(50), 99), Lane(0, _at(119 - NEAR_S), int(19 - NEAR_S))]
-    cursor.rescanned([_task(3, 3)], full=True, began=_at(200), ended=119.5, cost_s=0.0)
-    assert cursor.near_lanes()[1] == Lane(0, _at(3), 3)
+    cursor.claimed([task(50, 99, 5)], full=True, ended=0.0)
+    assert cursor.near_lanes() == [Lane(5, at(50), 99), Lane(0, at(119 - NEAR_S), int(19 - NEAR_S))]
+    cursor.rescanned([task(3, 3)], full=True, began=at(200), ended=119.5, cost_s=0.0)
+    assert cursor.near_lanes()[1] == Lane(0, at(3), 3)
 
 
 def test_a_full_near_look_goes_back_to_where_it_stopped() -> None:
     """What lies right behind has not been looked at."""
     cursor = Cursor()
-    cursor.claimed([_task(60, 60)], full=True, ended=0.0)
-    cursor.looked_near([_task(40, 4), _task(41, 5)], full=True, ended=0.0, cost_s=0.0)
-    assert _lanes(cursor) == [(0, _at(41), 5)]
-    cursor.claimed([_task(60, 60)], full=True, ended=0.0)
-    cursor.looked_near([_task(42, 6)], full=False, ended=0.0, cost_s=0.0)
-    assert _lanes(cursor) == [(0, _at(60), 60)]
+    cursor.claimed([task(60, 60)], full=True, ended=0.0)
+    cursor.looked_near([task(40, 4), task(41, 5)], full=True, ended=0.0, cost_s=0.0)
+    assert on_lanes(cursor) == [(0, at(41), 5)]
+    cursor.claimed([task(60, 60)], full=True, ended=0.0)
+    cursor.looked_near([task(42, 6)], full=False, ended=0.0, cost_s=0.0)
+    assert on_lanes(cursor) == [(0, at(60), 60)]
 
 
 def test_lanes_that_were_probed_are_added_and_move_none() -> None:
     """A lane that is there stays where it is."""
     cursor = Cursor()
-    cursor.claimed([_task(60, 60)], full=True, ended=0.0)
-    cursor.add_lanes([Lane(0, _at(1), 1), Lane(7, _at(2), 2)])
-    assert _lanes(cursor) == [(7, _at(2), 2), (0, _at(60), 60)]
+    cursor.claimed([task(60, 60)], full=True, ended=0.0)
+    cursor.add_lanes([Lane(0, at(1), 1), Lane(7, at(2), 2)])
+    assert on_lanes(cursor) == [(7, at(2), 2), (0, at(60), 60)]
 
 
 def test_lanes_are_limited_and_the_one_longest_unused_goes() -> None:
     """However many priorities there are, a claim probes a bounded number."""
     cursor = Cursor()
-    cursor.claimed([_task(n, n, priority=n) for n in range(LANES_MAX + 10)], full=True, ended=0.0)
+    cursor.claimed([task(n, n, priority=n) for n in range(LANES_MAX + 10)], full=True, ended=0.0)
     assert [lane.priority for lane in cursor.lanes()] == list(range(LANES_MAX + 9, 9, -1))
 
 
@@ -182,14 +167,14 @@ def test_a_claim_that_looks_back_begins_where_each_lane_stood_furthest_back_with
     """Also a lane that was new a moment ago, or went back; what has not moved begins where it is."""
     cursor = Cursor()
     for n in range(5):
-        cursor.claimed([_task(n, n)], full=False, ended=100.0 + n / 2)
+        cursor.claimed([task(n, n)], full=False, ended=100.0 + n / 2)
     assert [_back(cursor, now) for now in (102.0, 102.9, 103.1)] == [[(0, 1)], [(0, 3)], [(0, 4)]]
-    cursor.claimed([_task(1, 9, 7)], full=False, ended=104.0)
+    cursor.claimed([task(1, 9, 7)], full=False, ended=104.0)
     assert _back(cursor, 104.1) == [(7, 9), (0, 4)]
-    cursor.claimed([_task(5, 15, 7), _task(6, 6)], full=False, ended=104.2)
+    cursor.claimed([task(5, 15, 7), task(6, 6)], full=False, ended=104.2)
     assert _back(cursor, 104.2) == [(7, 9), (0, 4)]
-    cursor.looked_back([_task(2, 2)], full=True, ended=104.3, cost_s=0.0)
-    cursor.claimed([_task(8, 8)], full=False, ended=104.4)
+    cursor.looked_back([task(2, 2)], full=True, ended=104.3, cost_s=0.0)
+    cursor.claimed([task(8, 8)], full=False, ended=104.4)
     assert _back(cursor, 105.25) == [(7, 15), (0, 2)]
     _short(cursor, -100, ended=105.3)
     assert _back(cursor, 105.3) == [(7, 2**63 - 1), (0, 2**63 - 1)]
@@ -197,7 +182,7 @@ def test_a_claim_that_looks_back_begins_where_each_lane_stood_furthest_back_with
 
 def _moving(cursor: Cursor, now: float, *, full: bool = False) -> None:
     second = int(now * 1000)
-    cursor.claimed([_task(second, second)], full=full, ended=now)
+    cursor.claimed([task(second, second)], full=full, ended=now)
 
 
 def test_most_claims_look_back_while_there_is_no_backlog() -> None:
@@ -253,7 +238,7 @@ class _Model:
 
     def rescan(self, limit: int) -> list[Claimed]:
         rows = self._take(self.waiting, limit)
-        self.cursor.rescanned(rows, full=len(rows) == limit, began=_at(self.now), ended=self.now, cost_s=0.0)
+        self.cursor.rescanned(rows, full=len(rows) == limit, began=at(self.now), ended=self.now, cost_s=0.0)
         return rows
 
     def back(self, limit: int) -> list[Claimed]:
@@ -271,7 +256,7 @@ class _Model:
         return [row for row in self.waiting if row.priority in starts and (row.run_at, row.id) > starts[row.priority]]
 
     def _take(self, rows: list[Claimed], limit: int) -> list[Claimed]:
-        due = sorted((row for row in rows if row.run_at <= _at(self.now)), key=claim_order)[:limit]
+        due = sorted((row for row in rows if row.run_at <= at(self.now)), key=claim_order)[:limit]
         self.waiting = [row for row in self.waiting if row not in due]
         return due
 
@@ -288,7 +273,7 @@ def test_a_rescan_and_the_claims_after_it_find_everything(steps: list[tuple[str,
     model = _Model()
     for number, (step, seconds, priority) in enumerate(steps):
         if step == "insert":
-            model.waiting.append(_task(seconds, number, priority))
+            model.waiting.append(task(seconds, number, priority))
         elif step == "claim":
             model.claim(limit)
         elif step == "near":
@@ -302,7 +287,7 @@ def test_a_rescan_and_the_claims_after_it_find_everything(steps: list[tuple[str,
             break
         while len(model.claim(limit)) == limit:
             pass
-    assert [row for row in model.waiting if row.run_at <= _at(model.now)] == []
+    assert [row for row in model.waiting if row.run_at <= at(model.now)] == []
 
 
 @given(st.lists(st.integers(0, 999), unique=True, min_size=1, max_size=80), st.integers(1, 7))
@@ -310,7 +295,7 @@ def test_one_full_rescan_is_enough_for_a_lane_that_was_passed(seconds: list[int]
     """A backlog that appears behind the cursor is then claimed from the cursor, however large it is."""
     model = _Model()
     model.rescan(limit)
-    model.waiting = [_task(second, second) for second in seconds]
+    model.waiting = [task(second, second) for second in seconds]
     model.rescan(limit)
     while model.claim(limit):
         pass
@@ -329,25 +314,25 @@ def test_what_was_passed_within_a_second_is_found_by_looking_back(
     """Of a worker that keeps up, whatever the order: tasks of lanes that it has seen, committed up to 0.9 s late."""
     model = _Model()
     for priority in range(3):
-        model.waiting.append(_task(model.now - 2, priority, priority))
+        model.waiting.append(task(model.now - 2, priority, priority))
     model.rescan(10)
     for number, (pause_ms, priority, late_ms, looks_back) in enumerate(ticks, 3):
         model.now += pause_ms / 1000
-        model.waiting.append(_task(model.now - late_ms / 1000, number, priority))
+        model.waiting.append(task(model.now - late_ms / 1000, number, priority))
         claim = model.back if looks_back or model.cursor.back_due(model.now) else model.claim
         while len(claim(limit)) == limit:
             claim = model.claim
-        assert not looks_back or model.waiting == [row for row in model.waiting if row.run_at > _at(model.now)]
+        assert not looks_back or model.waiting == [row for row in model.waiting if row.run_at > at(model.now)]
 
 
 @given(st.lists(st.integers(500, 999), unique=True, min_size=1, max_size=80), st.integers(1, 7))
 def test_one_near_look_is_enough_for_what_was_committed_late(seconds: list[int], limit: int) -> None:
     """However many they are: the lane goes back, and the claims after it take the rest."""
     model = _Model()
-    model.cursor.claimed([_task(499, 0)], full=True, ended=0.0)
+    model.cursor.claimed([task(499, 0)], full=True, ended=0.0)
     model.near(limit)
-    model.cursor.claimed([_task(1000, 1)], full=True, ended=0.0)
-    model.waiting = [_task(second, second) for second in seconds]
+    model.cursor.claimed([task(1000, 1)], full=True, ended=0.0)
+    model.waiting = [task(second, second) for second in seconds]
     model.near(limit)
     while model.claim(limit):
         pass

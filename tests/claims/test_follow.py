@@ -9,46 +9,16 @@ import psycopg
 import pytest
 
 from pgtasks.engine import cursor
-from pgtasks.engine.cursor import Cursor, claim_order
+from pgtasks.engine.cursor import Cursor
 from pgtasks.model import Claimed
 from pgtasks.outcome import Completed, RetryIn
 from pgtasks.store import session, statements
 from pgtasks.store.statements import Lane
-from tests.claims.helpers import BEGINNING, analyze, rescan, until
+from tests.claims.following import LIMIT, add, claim, walked
+from tests.claims.helpers import BEGINNING, rescan, until
 from tests.claims.rig import Rig
 from tests.database import Connection, rows
 from tests.leases import steps
-
-LIMIT = 10
-QUEUED = 100
-
-
-def _add(
-    connection: Connection, count: int = QUEUED, *, name: str = "t", queue: str = "default", priority: int = 0
-) -> None:
-    rows(
-        connection,
-        "INSERT INTO pgtasks.tasks (name, queue, priority) SELECT %s, %s, %s FROM generate_series(1, %s) RETURNING id",
-        name,
-        queue,
-        priority,
-        count,
-    )
-
-
-def _claim(
-    connection: Connection,
-    worker: UUID,
-    *,
-    after_lease: int | None = None,
-    lanes: Sequence[Lane] = (BEGINNING,),
-    queue: str = "default",
-    names: Sequence[str] = ("t",),
-) -> list[Claimed]:
-    statement = statements.claim(queue, lanes, limit=LIMIT, names=list(names), worker_id=worker, lease_s=30)
-    if after_lease is not None:
-        statement = statements.follow(statement, after_lease)
-    return sorted(session.fetch_all(connection, statement), key=claim_order)
 
 
 def _give_back(connection: Connection, taken: Sequence[Claimed]) -> None:
@@ -62,7 +32,7 @@ def _give_back(connection: Connection, taken: Sequence[Claimed]) -> None:
 
 def _passed(connection: Connection, other: UUID, **of: Any) -> tuple[list[Claimed], list[Claimed]]:
     """Let another worker claim twice; what it took first is queued again, and is what a follower leaves behind."""
-    first, second = _claim(connection, other, **of), _claim(connection, other, **of)
+    first, second = claim(connection, other, **of), claim(connection, other, **of)
     _give_back(connection, first)
     return first, second
 
@@ -70,11 +40,11 @@ def _passed(connection: Connection, other: UUID, **of: Any) -> tuple[list[Claime
 def test_a_claim_begins_behind_the_last_claim_of_a_worker_alike(connection: Connection) -> None:
     """What lies before it was looked at; without the front, the claim begins at the cursor and takes that."""
     me, other = (steps.known_worker(connection, "t") for _ in range(2))
-    _add(connection)
+    add(connection)
     first, second = _passed(connection, other)
-    followed = _claim(connection, me, after_lease=0)
+    followed = claim(connection, me, after_lease=0)
     assert [task.id for task in followed] == [second[-1].id + n for n in range(1, LIMIT + 1)]
-    assert [task.id for task in _claim(connection, me)] == [task.id for task in first]
+    assert [task.id for task in claim(connection, me)] == [task.id for task in first]
 
 
 def _other_names(connection: Connection) -> int:
@@ -93,13 +63,13 @@ def _not_known(connection: Connection) -> int:
 
 
 def _another_queue(connection: Connection) -> int:
-    _add(connection, queue="other")
+    add(connection, queue="other")
     _passed(connection, steps.known_worker(connection, "t"), queue="other")
     return 0
 
 
 def _another_lane(connection: Connection) -> int:
-    _add(connection, priority=5)
+    add(connection, priority=5)
     lanes = [Lane(5, BEGINNING.run_at, 0)]
     _passed(connection, steps.known_worker(connection, "t"), lanes=lanes)
     rows(connection, "DELETE FROM pgtasks.tasks WHERE priority = 5 AND state = 'queued' RETURNING id")
@@ -167,72 +137,72 @@ def test_what_tells_nothing_of_what_was_passed_is_not_followed(
 ) -> None:
     """The claim begins at the cursor then, and takes the first that is queued."""
     me = steps.known_worker(connection, "t")
-    _add(connection)
+    add(connection)
     after_lease = claimed(connection)
     ((head,),) = rows(
         connection,
         "SELECT id FROM pgtasks.tasks WHERE queue = 'default' AND state = 'queued' AND losses = 0 AND name = 't'"
         " AND run_at <= clock_timestamp() ORDER BY priority DESC, run_at, id LIMIT 1",
     )
-    assert _claim(connection, me, after_lease=after_lease)[0].id == head
+    assert claim(connection, me, after_lease=after_lease)[0].id == head
 
 
 def test_the_newest_that_tells_something_is_followed(connection: Connection) -> None:
     """Claims of others with other handlers may lie between."""
     me, alike, different = (steps.known_worker(connection, *names) for names in ("t", "t", "tu"))
-    _add(connection)
+    add(connection)
     _, second = _passed(connection, alike)
-    _add(connection, name="u")
-    _claim(connection, different, names=["u"])
-    assert _claim(connection, me, after_lease=0)[0].id == second[-1].id + 1
+    add(connection, name="u")
+    claim(connection, different, names=["u"])
+    assert claim(connection, me, after_lease=0)[0].id == second[-1].id + 1
 
 
 def test_of_many_later_claims_the_newest_are_looked_at(connection: Connection) -> None:
     """Twenty at most; the front is where the last of them ended."""
     me, other = (steps.known_worker(connection, "t") for _ in range(2))
-    _add(connection, 30 * LIMIT)
-    taken = [_claim(connection, other) for _ in range(25)]
+    add(connection, 30 * LIMIT)
+    taken = [claim(connection, other) for _ in range(25)]
     _give_back(connection, taken[22])
-    assert _claim(connection, me, after_lease=0)[0].id == taken[-1][-1].id + 1
+    assert claim(connection, me, after_lease=0)[0].id == taken[-1][-1].id + 1
 
 
 def test_a_claim_that_is_not_committed_is_passed_over(dsn: str, connection: Connection) -> None:
     """It shows no lease yet; its rows are skipped, and nobody waits for it."""
     me, other, third = (steps.known_worker(connection, "t") for _ in range(3))
-    _add(connection)
+    add(connection)
     _, second = _passed(connection, other)
     with psycopg.connect(dsn) as claiming:
-        _claim(claiming, third, after_lease=0)
-        found = _claim(connection, me, after_lease=0)
+        claim(claiming, third, after_lease=0)
+        found = claim(connection, me, after_lease=0)
         assert [task.id for task in found] == [second[-1].id + n for n in range(LIMIT + 1, 2 * LIMIT + 1)]
 
 
 def test_a_front_behind_the_cursor_takes_nobody_back(connection: Connection) -> None:
     """It moves a lane forward, or not at all."""
     me, other = (steps.known_worker(connection, "t") for _ in range(2))
-    _add(connection)
-    _claim(connection, other)
+    add(connection)
+    claim(connection, other)
     ((run_at, task_id),) = rows(connection, "SELECT run_at, id FROM pgtasks.tasks ORDER BY id DESC OFFSET 3 LIMIT 1")
-    assert _claim(connection, me, lanes=[Lane(0, run_at, task_id)], after_lease=0)[0].id == task_id + 1
+    assert claim(connection, me, lanes=[Lane(0, run_at, task_id)], after_lease=0)[0].id == task_id + 1
 
 
 def test_other_lanes_stay_where_they_are(connection: Connection) -> None:
     """The front is of one priority; a higher one is served before, a lower one after, each from its cursor."""
     me, other = (steps.known_worker(connection, "t") for _ in range(2))
     for priority, count in ((0, 20), (1, 22), (2, 1)):
-        _add(connection, count, priority=priority)
+        add(connection, count, priority=priority)
     lanes = [Lane(priority, BEGINNING.run_at, 0) for priority in (2, 1, 0)]
     _passed(connection, other, lanes=lanes[1:])
-    found = _claim(connection, me, lanes=lanes, after_lease=0)
+    found = claim(connection, me, lanes=lanes, after_lease=0)
     assert [task.priority for task in found] == [2, 1, 1, *[0] * 7]
 
 
 @pytest.mark.parametrize("workers", [2, 20])
 def test_a_claim_walks_as_many_rows_however_many_workers_take_turns(connection: Connection, workers: int) -> None:
     """Those it takes. Without the front it is those of all the others, too."""
-    _add(connection, 1000)
+    add(connection, 1000)
     ids = [steps.known_worker(connection, "t") for _ in range(workers)]
-    last = {worker: _claim(connection, worker) for worker in ids}
+    last = {worker: claim(connection, worker) for worker in ids}
     taken = last[ids[0]]
     statement = statements.claim(
         "default",
@@ -243,26 +213,18 @@ def test_a_claim_walks_as_many_rows_however_many_workers_take_turns(connection: 
         lease_s=30,
     )
 
-    def walked(statement: session.Statement[Claimed]) -> int:
-        (scan,) = [
-            node
-            for node in analyze(connection, statement)
-            if node.get("Index Name") == "tasks_claim_order" and node["Actual Loops"]
-        ]
-        return int(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0))
-
-    assert walked(statements.follow(statement, taken[-1].lease_id)) == LIMIT
-    assert walked(statement) == LIMIT * workers
+    assert walked(connection, statements.follow(statement, taken[-1].lease_id)) == LIMIT
+    assert walked(connection, statement) == LIMIT * workers
 
 
 def test_what_was_passed_is_found_from_the_head(connection: Connection) -> None:
     """As everything that a cursor passed: by the next rescan, of any worker."""
     me, other = (steps.known_worker(connection, "t") for _ in range(2))
-    _add(connection, 4 * LIMIT)
+    add(connection, 4 * LIMIT)
     first, _ = _passed(connection, other)
     mine = Cursor()
-    mine.claimed(_claim(connection, me, after_lease=0), full=True, ended=0.0)
-    assert not {task.id for task in first} & {task.id for task in _claim(connection, me, lanes=mine.lanes())}
+    mine.claimed(claim(connection, me, after_lease=0), full=True, ended=0.0)
+    assert not {task.id for task in first} & {task.id for task in claim(connection, me, lanes=mine.lanes())}
     assert [task.id for task in rescan(connection, LIMIT)] == [task.id for task in first]
 
 
@@ -279,7 +241,7 @@ async def test_workers_with_a_backlog_follow_each_other(
 
     monkeypatch.setattr(statements, "follow", noted)
     monkeypatch.setattr(cursor, "FOLLOWED_MIN", 20)
-    _add(connection, 3000)
+    add(connection, 3000)
     async with Rig(dsn, concurrency=20) as one, Rig(dsn, concurrency=20) as two, Rig(dsn, concurrency=20) as three:
         rigs = (one, two, three)
         await until(lambda: sum(len(rig.order) for rig in rigs) >= 3000, hint="not all tasks ran")
@@ -294,7 +256,7 @@ async def test_looks_behind_the_cursor_follow_nobody(
     """A near look is there for what was passed: it would see nothing of that from the front."""
     monkeypatch.setattr(Cursor, "near_due", lambda self, now: bool(self.lanes()))
     monkeypatch.setattr(Cursor, "follows", lambda self: pytest.fail("a near look asks for the front"))
-    _add(connection, 200)
+    add(connection, 200)
     async with Rig(dsn, concurrency=20) as rig:
         await until(lambda: len(rig.order) >= 200, hint="not all tasks ran")
 
@@ -335,12 +297,12 @@ def test_who_went_back_to_what_was_passed_follows_nobody_until_it_is_where_it_wa
         mine.rescanned(
             _batch(lease_id, 100, began=began, number=lease_id), full=True, began=_at(600), ended=0.0, cost_s=0.0
         )
-        assert mine.follows() is None
+        assert mine.follows() == cursor.NOBODY
     ahead = [task._replace(priority=1) for task in _batch(400, 100, began=2.0, number=700)]
     mine.claimed(ahead, full=True, ended=0.0)
-    assert mine.follows() is None
+    assert mine.follows() == cursor.NOBODY
     mine.claimed(_batch(500, 100, began=499.9, number=4000), full=True, ended=0.0)
-    assert mine.follows() is None
+    assert mine.follows() == cursor.NOBODY
     mine.claimed(_batch(600, 100, began=501.0, number=6001), full=True, ended=0.0)
     assert mine.follows() == 600, "it is there again"
 
@@ -350,7 +312,7 @@ def test_a_short_look_from_the_head_ends_every_way_back() -> None:
     mine = Cursor()
     mine.claimed(_batch(1, 100, began=3600.0, number=5000), full=True, ended=0.0)
     mine.rescanned(_batch(100, 100), full=True, began=_at(10), ended=0.0, cost_s=0.0)
-    assert mine.follows() is None
+    assert mine.follows() == cursor.NOBODY
     mine.rescanned([], full=False, began=_at(20), ended=0.0, cost_s=0.0)
     mine.claimed(_batch(200, 100, began=20.0, number=7001), full=True, ended=0.0)
     assert mine.follows() == 200

@@ -10,7 +10,7 @@ import pytest
 
 from pgtasks.engine.batches import BYTES_TARGET, LIMIT_FIRST, LIMIT_MAX, QUICK_S, BatchLimit
 from pgtasks.errors import DatabaseUnavailable
-from pgtasks.model import Claimed
+from pgtasks.model import Claimed, tasks_of
 from pgtasks.store.link import Link
 from pgtasks.store.session import Statement
 from tests.claims.helpers import until
@@ -73,7 +73,8 @@ def _watch(link: Link, monkeypatch: pytest.MonkeyPatch, seen: Callable[[int, lis
     async def fetch_all(statement: Statement[Any], *rest: Any) -> list[Any]:
         rows = await real(statement, *rest)
         if "INSERT INTO pgtasks.leases" in statement.sql and "losses > 0" not in statement.sql:
-            seen(int(statement.params["limit"]), rows)
+            tasks = tasks_of(rows) if "RECURSIVE" in statement.sql else rows
+            seen(int(statement.params["limit"]), tasks)
         return rows
 
     monkeypatch.setattr(link, "fetch_all", fetch_all)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pgtasks.engine.bell import CUT_SHORT_MAX, CUT_SHORT_S, DOZE_S, DOZE_S_RESTLESS, POLL_S, Doze
-from pgtasks.model import Claimed
+from pgtasks.model import Claimed, tasks_of
 from pgtasks.store.session import Statement
 from tests.claims.helpers import until
 from tests.claims.rig import Rig
@@ -26,7 +26,8 @@ async def test_one_statement_lies_between_the_bell_and_the_handler(
 
         async def fetch_all(statement: Statement[Any], *rest: Any) -> list[Any]:
             found = await real_claim(statement, *rest)
-            steps.append(f"{'rescan' if 'RECURSIVE' in statement.sql else 'claim'} {len(found)}")
+            looks = "RECURSIVE" in statement.sql
+            steps.append(f"{'rescan' if looks else 'claim'} {len(tasks_of(found) if looks else found)}")
             return found
 
         def start(queue: str, tasks: list[Claimed], *, soon: bool) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from pgtasks.model import Claimed, WorkerInfo
+from pgtasks.model import Claimed, WorkerInfo, tasks_of
 from pgtasks.outcome import Cancelled, Completed, Dead, Failure, RetryIn
 from pgtasks.store import conninfo, session, statements
 from pgtasks.store.session import Statement, SyncConnection
@@ -72,7 +72,7 @@ def enqueue(connection: Connection, count: int = 1, *, name: str = NAME, max_att
 def claim(connection: Connection, worker: UUID, count: int = 1, *, lease_s: float = LEASE_S) -> list[Claimed]:
     """Claim from the head of the default queue."""
     statement = statements.rescan("default", limit=count, names=[NAME], worker_id=worker, lease_s=lease_s)
-    return session.fetch_all(connection, statement)
+    return tasks_of(session.fetch_all(connection, statement))
 
 
 def complete(

@@ -31,9 +31,11 @@ def _claimed(connection: Connection, losses: int) -> Claimed:
     """Enqueue a task that lost its process so many times, and claim it."""
     (task_id,) = steps.enqueue(connection, max_attempts=9)
     rows(connection, "UPDATE pgtasks.tasks SET losses = %s WHERE id = %s", losses, task_id)
-    claim = statements.claim_suspects if losses else statements.rescan
-    statement = claim("default", limit=1, names=[steps.NAME], worker_id=steps.worker_id(), lease_s=steps.LEASE_S)
-    (task,) = session.fetch_all(connection, statement)
+    worker = steps.worker_id()
+    suspects = statements.claim_suspects(
+        "default", limit=1, names=[steps.NAME], worker_id=worker, lease_s=steps.LEASE_S
+    )
+    (task,) = session.fetch_all(connection, suspects) if losses else steps.claim(connection, worker)
     assert task.losses == losses
     return task
 

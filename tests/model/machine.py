@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
 from pgtasks.engine.leases import Leases
-from pgtasks.model import Claimed
+from pgtasks.model import Claimed, tasks_of
 from pgtasks.store import session, statements
 from pgtasks.store.statements import Lane
 from tests.database import Connection, rows, value
@@ -134,7 +134,10 @@ class Queue(RuleBasedStateMachine):
         )
         if source == "cursors" and front:
             statement = statements.follow(statement, 0)
-        claimed = session.fetch_all(self.connection, statement)
+        answer = session.fetch_all(self.connection, statement)
+        claimed: list[Claimed] = tasks_of(answer) if source == "head" else answer
+        if source == "head":
+            assert {look.is_paused for look in answer} == {self.world.paused}
         due = [
             one
             for one, row in self.world.live.items()
