@@ -33,10 +33,12 @@ were passed are claimed as fast as any others. It is due
 
 * SHORT_RESCAN_S after the last one when a claim came back short, and before falling asleep;
 * RESCAN_S after the last one under load, or SHARED_RESCAN_S while others claim as well (the ids of
-  leases, which all claims take from one sequence, tell). Of workers with the same handlers any one finds for all
-  what was passed, and so they take turns: where ten of them claim, each looks every 5 s, at random between half of
-  that and one and a half, and one of them twice a second. For each to walk all that is dead in the queue each 0.9 s
-  cost a tenth of two cores;
+  leases, which all claims take from one sequence, tell). Workers with the same handlers take turns, as what was
+  passed needs to be found by one: where ten of them claim, each looks every 5 s, at random between half of that and
+  one and a half, and one of them twice a second. For each to walk all that is dead in the queue each 0.9 s cost a
+  tenth of two cores. More than that they do not wait for each other (TURN_S_MAX), because only the one that finds
+  something knows that there is more of it, and some of them may be full. And for priorities without a lane each
+  probes every SHARED_RESCAN_S as a near look does (see below);
 * but never so often that it takes more than COST_FRACTION of the time: with dead entries that
   vacuum cannot remove, or a flood of names nobody knows, a rescan gets slow, and then rarer
   (the cheaper of the last two counts, so that one hiccup of the server is forgiven). One that
@@ -46,11 +48,11 @@ With a backlog, workers with the same handlers follow each other: a claim begins
 since this worker's last one (tasks_follow.sql) where that is about FOLLOWED_MIN tasks or more (by the leases
 between its last two claims, as if each were as large as its own). A worker of which a lane went back to what
 had been passed follows nobody until that lane is where it was: others may not have gone back, or not as far, and it
-would leave what it went back for; its claims only leave out what the others' have in flight.
-Where a worker was just started, it learns that something was passed only by its second look from the head.
+would leave what it went back for. A worker that was just started learns that something was passed only by its
+second look from the head.
 
-While rescans are rarer than RESCAN_S for that reason, a *near look* takes their place, each
-RESCAN_S within a budget of its own, as large:
+While rescans are rarer than RESCAN_S because of what they cost, a *near look* takes their place, each RESCAN_S
+(of workers alike: in turns, but each NEAR_S / 2 at least) within a budget of its own, as large:
 
 * a claim that starts where the lanes stood NEAR_S ago: it walks the dead entries of those
   seconds only, and finds what was committed up to that much late;
@@ -79,6 +81,9 @@ from pgtasks.store.statements import Lane
 RESCAN_S = 0.5
 # While looks are cheap, nothing that a cursor passed waits for longer than a second for a worker that has no equal.
 SHARED_RESCAN_S = 0.9
+# A queue is shared from so many workers on; the last claim counts as so much of the mean.
+SHARED_MIN, SHARERS_WEIGHT = 1.1, 0.125
+TURN_S_MAX = 5.0
 SHORT_RESCAN_S = 0.05
 # What of a worker's time looks from the head, and near ones, may take; a busy one has less to spare.
 COST_FRACTION, BUSY_COST_FRACTION = 0.05, 0.02
@@ -91,8 +96,6 @@ LANES_MAX = 64
 FOLLOWED_MIN = 1000
 _BEGINNING = (datetime(1970, 1, 1, tzinfo=UTC), 0)
 _ID_MAX = 2**63 - 1
-# As the lease after which to follow others: there is none.
-NOBODY = _ID_MAX
 
 
 def claim_order(task: Claimed) -> tuple[int, datetime, int]:
@@ -117,13 +120,14 @@ class Cursor:
         self.busy = False
         # The lease of the last claim.
         self._lease_id = 0
-        # Between it and the one before: how many workers claimed, if all claim as often as this one does, and about how
-        # many tasks the others got.
-        self._sharers, self._others = 1, 0
-        # How many workers with the same handlers the last full look saw, and how much of its turn to wait for the next.
+        # How many workers claim, if all claim as often as this one, by the leases between its own: the mean of the last
+        # claims, as two of its own may follow each other at once. And about how many tasks others got between the last.
+        self._sharers, self._others = 1.0, 0.0
+        # How many workers with the same handlers the last look saw, if it was full, and how much of a turn to wait.
         self._alike, self._jitter = 0, 1.0
-        # The last look found the queue paused.
+        # The last look found the queue paused, and nothing has been claimed since.
         self._is_paused = False
+        self._probed_at = float("-inf")
         # Where lanes stood, at most, that went back to what had been passed, until they are there again.
         self._returning: dict[int, tuple[datetime, int]] = {}
 
@@ -132,18 +136,18 @@ class Cursor:
         return [Lane(priority, *self._lanes[priority]) for priority in sorted(self._lanes, reverse=True)]
 
     def follows(self) -> int | None:
-        """Give the lease after which others are to be followed by the next claim; None for an ordinary one.
+        """Give the lease after which others are to be followed by the next claim; None to begin at the cursor.
 
-        That is where to walk costs less than to ask. NOBODY is followed while a lane is on its way back.
+        Nobody is followed where to walk costs less than to ask, nor while a lane is on its way back.
         """
-        if not self.busy or self._others < FOLLOWED_MIN:
-            return None
-        return NOBODY if self._returning else self._lease_id
+        follows = self.busy and self._others >= FOLLOWED_MIN and not self._returning
+        return self._lease_id if follows else None
 
     def claimed(self, rows: Sequence[Claimed], *, full: bool, ended: float) -> None:
         """Note the rows of a claim from the lanes that ``ended`` then (monotonic), in claim order."""
         self._trail.went_on()
         self._take(rows, full=full, ended=ended)
+        self._remember(ended)
 
     def back_due(self, now: float) -> bool:
         """Tell whether the claim at ``now`` (monotonic) should look back: there is no backlog, and it costs little."""
@@ -157,6 +161,7 @@ class Cursor:
         """Note the rows of a claim from ``back_lanes``, in claim order; ``cost_s`` may be below 0 by chance."""
         self._trail.looked(ended, cost_s)
         self._take(rows, full=full, ended=ended)
+        self._remember(ended)
 
     def rescanned(
         self,
@@ -177,9 +182,10 @@ class Cursor:
         self._rescanned_at, self._is_paused = ended, is_paused
         self._costs_s = (self._costs_s[1], cost_s)
         self._take(rows, full=full, ended=ended)
-        if full:
-            self._alike, self._jitter = alike, 0.5 + self._rng.random()
-        elif not is_paused:
+        self._alike, self._jitter = alike, 0.5 + self._rng.random()
+        if is_paused:
+            self._lanes = self._lanes or {0: _BEGINNING}
+        elif not full:
             self._catch_up(began)
         self._remember(ended)
 
@@ -189,14 +195,18 @@ class Cursor:
         self._take(rows, full=full, ended=ended)
         self._remember(ended)
 
-    def add_lanes(self, found: Iterable[Lane]) -> None:
-        """Add lanes for priorities that had none."""
+    def add_lanes(self, found: Iterable[Lane], *, ended: float) -> None:
+        """Add lanes for priorities that had none, which a probe found that ended then."""
+        self._probed_at = ended
         for lane in found:
             self._lanes.setdefault(lane.priority, (lane.run_at, lane.id))
         self._limit_lanes()
 
     def _take(self, rows: Sequence[Claimed], *, full: bool, ended: float) -> None:
         self.busy = full
+        if rows and self._is_paused:
+            # It has been resumed. Priorities may have come that have no lane, and nothing was looked at meanwhile.
+            self._is_paused, self._rescanned_at = False, float("-inf")
         stood = {row.priority: self._lanes[row.priority] for row in rows if row.priority in self._lanes}
         self._trail.leave(ended, stood)
         if full and rows:
@@ -220,7 +230,8 @@ class Cursor:
     def _pass(self, rows: Sequence[Claimed]) -> None:
         if rows:
             between = rows[0].lease_id - self._lease_id - 1 if self._lease_id else 0
-            self._sharers, self._others = between + 1, between * len(rows)
+            self._sharers += (max(between, 0) + 1 - self._sharers) * SHARERS_WEIGHT
+            self._others = (self._sharers - 1) * len(rows)
             self._lease_id = rows[0].lease_id
         lanes = self._lanes
         for priority, last in {row.priority: row for row in rows}.items():
@@ -251,8 +262,12 @@ class Cursor:
     def rescan_due(self, now: float) -> bool:
         """Tell whether a rescan is due at ``now`` (monotonic)."""
         wait_s = self._turn_s() if self.busy else SHORT_RESCAN_S
-        at_once = self._is_paused or not self._lanes
-        return self.rescan_in_s(now) <= 0 and (at_once or now - self._rescanned_at >= wait_s)
+        return self.rescan_in_s(now) <= 0 and (not self._lanes or now - self._rescanned_at >= wait_s)
+
+    def probe_due(self, now: float) -> bool:
+        """Tell whether to ask for priorities without a lane at ``now``, because others have the turn to look."""
+        asked_at = max(self._rescanned_at, self._near_at, self._probed_at)
+        return self._turn_s() > SHARED_RESCAN_S <= now - asked_at
 
     def near_due(self, now: float) -> bool:
         """Tell whether a near look is due at ``now``, in place of a rescan that has to wait."""
@@ -260,7 +275,7 @@ class Cursor:
 
     def near_in_s(self, now: float) -> float:
         """Say in how many seconds the next near look could be made; 0 for now."""
-        turn_s = self._turn_s()
+        turn_s = min(self._turn_s(), NEAR_S / 2)
         near_s = min(RESCAN_S_MAX, max(turn_s, self._near_cost_s / self._fraction()))
         return max(0.0, self._near_at + near_s - now, self._rescanned_at + turn_s - now)
 
@@ -279,10 +294,10 @@ class Cursor:
 
     def _turn_s(self) -> float:
         """Say how long after a look it is this worker's turn again; those of its equals that claim look in between."""
-        if not self.busy or self._sharers <= 1:
+        if not self.busy or self._sharers < SHARED_MIN:
             return RESCAN_S
-        turns = min(self._alike, self._sharers)
-        return min(RESCAN_S_MAX, max(SHARED_RESCAN_S, RESCAN_S * turns * self._jitter))
+        turns_s = min(TURN_S_MAX, RESCAN_S * min(self._alike, self._sharers))
+        return max(SHARED_RESCAN_S, turns_s * self._jitter)
 
     def _fraction(self) -> float:
         return BUSY_COST_FRACTION if self.busy else COST_FRACTION

@@ -101,9 +101,10 @@ class Line(Source):
         cursor, intake = self.cursor, self._intake
         began = time.monotonic()
         near = cursor.near_due(began)
-        if near:
+        if near or cursor.probe_due(began):
             known = [lane.priority for lane in cursor.lanes()]
-            cursor.add_lanes(await intake.link.fetch_all(looking.new_lanes(self.queue, known, self._names)))
+            found = await intake.link.fetch_all(looking.new_lanes(self.queue, known, self._names))
+            cursor.add_lanes(found, ended=time.monotonic())
         back = not near and cursor.back_due(began)
         lanes = cursor.near_lanes() if near else cursor.back_lanes(began) if back else cursor.lanes()
         if not lanes:

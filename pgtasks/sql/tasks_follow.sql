@@ -6,7 +6,7 @@
 -- it; who has gone back to what was passed does not follow (pgtasks/engine/cursor.py).
 --
 -- Parameters: as tasks_claim.sql (queue; limit; names; worker_id; lease_s; priorities, run_ats, ids); and
--- after_lease (that of this worker's last claim: later ones are followed; the greatest number follows nobody).
+-- after_lease (that of this worker's last claim: later ones are followed).
 -- Returns the claimed rows, in any order.
 -- Index: leases_pkey backwards, at most 20 leases and no further than after_lease; for each, tasks_pkey for its last
 -- task and workers_pkey for its worker. Then as tasks_claim.sql.
@@ -24,7 +24,7 @@
 -- when this statement began, or of one begun since, is left out before. SKIP LOCKED would mostly do the same. Not
 -- where that transaction only refers to the task (a foreign key's FOR KEY SHARE) or was rolled back; and the number of
 -- a multixact, which may stand there too, can be one of these by chance. A million is more than begin meanwhile, and
--- keeps that chance small.
+-- keeps that chance small. Who goes back for such rows claims from its cursor, and tries each.
 --
 -- What is passed that way and still there (one of these; the claim of another was rolled back; a row was committed
 -- late) is found by the next look from the head, as everything is that a cursor passed (pgtasks/engine/cursor.py).

@@ -13,6 +13,8 @@ from tests.database import Connection, rows
 
 LIMIT = 10
 QUEUED = 100
+# As the lease after which to follow others: there is none.
+NOBODY = 2**63 - 1
 
 
 def add(

@@ -272,20 +272,22 @@ def _batch(lease_id: int, count: int, *, began: float = 1.0, number: int = 1) ->
 
 
 def test_a_claim_follows_others_with_a_backlog_of_which_they_take_much() -> None:
-    """By the leases between its own last two, as large as its own; not for less than it costs to ask."""
+    """By the leases between its own, as large as its own, in the mean; not for less than it costs to ask."""
     mine = Cursor()
     assert mine.follows() is None
     mine.claimed(_batch(10, 100), full=True, ended=0.0)
     assert mine.follows() is None, "nothing is known of others yet"
-    half = cursor.FOLLOWED_MIN // 200
-    mine.claimed(_batch(10 + half, 100, number=101), full=True, ended=0.0)
-    assert mine.follows() is None, "others took less"
-    last = 11 + 3 * half
-    mine.claimed(_batch(last, 100, number=201), full=True, ended=0.0)
-    assert mine.follows() == last
-    mine.claimed(_batch(last + 1, 100, number=301), full=True, ended=0.0)
-    assert mine.follows() is None, "others took nothing"
-    mine.claimed(_batch(last + 100, 100, number=401), full=False, ended=0.0)
+    enough, lease_id = cursor.FOLLOWED_MIN // 100, 10
+    for others, follows in ((enough // 2, False), (enough * 2, True), (0, False)):
+        for turn in range(50):
+            lease_id += 1 if turn % 5 == 0 else 1 + others * 5 // 4
+            mine.claimed(_batch(lease_id, 100, number=lease_id), full=True, ended=0.0)
+            if turn > 25:
+                assert (mine.follows() == lease_id) == follows, f"others took {others * 100}"
+    for _ in range(50):
+        lease_id += 1 + enough * 2
+        mine.claimed(_batch(lease_id, 100, number=lease_id), full=True, ended=0.0)
+    mine.claimed(_batch(lease_id + 100, 100, number=lease_id), full=False, ended=0.0)
     assert mine.follows() is None, "there is no backlog"
 
 
@@ -297,12 +299,12 @@ def test_who_went_back_to_what_was_passed_follows_nobody_until_it_is_where_it_wa
         mine.rescanned(
             _batch(lease_id, 100, began=began, number=lease_id), full=True, began=_at(600), ended=0.0, cost_s=0.0
         )
-        assert mine.follows() == cursor.NOBODY
+        assert mine.follows() is None
     ahead = [task._replace(priority=1) for task in _batch(400, 100, began=2.0, number=700)]
     mine.claimed(ahead, full=True, ended=0.0)
-    assert mine.follows() == cursor.NOBODY
+    assert mine.follows() is None
     mine.claimed(_batch(500, 100, began=499.9, number=4000), full=True, ended=0.0)
-    assert mine.follows() == cursor.NOBODY
+    assert mine.follows() is None
     mine.claimed(_batch(600, 100, began=501.0, number=6001), full=True, ended=0.0)
     assert mine.follows() == 600, "it is there again"
 
@@ -312,7 +314,7 @@ def test_a_short_look_from_the_head_ends_every_way_back() -> None:
     mine = Cursor()
     mine.claimed(_batch(1, 100, began=3600.0, number=5000), full=True, ended=0.0)
     mine.rescanned(_batch(100, 100), full=True, began=_at(10), ended=0.0, cost_s=0.0)
-    assert mine.follows() == cursor.NOBODY
+    assert mine.follows() is None
     mine.rescanned([], full=False, began=_at(20), ended=0.0, cost_s=0.0)
     mine.claimed(_batch(200, 100, began=20.0, number=7001), full=True, ended=0.0)
     assert mine.follows() == 200

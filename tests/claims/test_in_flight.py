@@ -6,11 +6,10 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from pgtasks.engine import cursor
 from pgtasks.errors import DatabaseError
 from pgtasks.store import statements
 from pgtasks.store.statements import Lane
-from tests.claims.following import LIMIT, add, claim, tried
+from tests.claims.following import LIMIT, NOBODY, add, claim, tried
 from tests.claims.helpers import BEGINNING, rescan
 from tests.database import Connection, rows
 from tests.leases import steps
@@ -24,8 +23,8 @@ def test_rows_that_others_are_claiming_are_left_out_before_they_are_locked(dsn: 
     with psycopg.connect(dsn) as claiming:
         taken = claim(claiming, third)
         assert tried(connection, statement) == 2 * LIMIT
-        assert tried(connection, statements.follow(statement, cursor.NOBODY)) == LIMIT
-        found = claim(connection, me, after_lease=cursor.NOBODY)
+        assert tried(connection, statements.follow(statement, NOBODY)) == LIMIT
+        found = claim(connection, me, after_lease=NOBODY)
     assert [task.id for task in found] == [taken[-1].id + n for n in range(1, LIMIT + 1)]
 
 
@@ -37,7 +36,7 @@ def test_rows_that_were_claimed_since_the_statement_began_are_left_out(dsn: str,
         slow.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         slow.execute("SELECT")
         taken = claim(connection, third)
-        found = claim(slow, me, after_lease=cursor.NOBODY)
+        found = claim(slow, me, after_lease=NOBODY)
         assert [task.id for task in found] == [taken[-1].id + n for n in range(1, LIMIT + 1)]
         slow.rollback()
         slow.execute("SELECT")
@@ -75,7 +74,7 @@ def test_rows_that_ended_transactions_have_marked_are_claimed(
     marked(dsn)
     ((first, marks),) = rows(connection, "SELECT min(id), count(*) FILTER (WHERE xmax <> '0'::xid) FROM pgtasks.tasks")
     assert marks >= LIMIT
-    found = claim(connection, me, after_lease=cursor.NOBODY)
+    found = claim(connection, me, after_lease=NOBODY)
     assert [task.id for task in found] == [first + n for n in range(LIMIT)]
 
 
@@ -88,5 +87,5 @@ def test_rows_that_somebody_refers_to_in_an_open_transaction_are_found_from_the_
     with psycopg.connect(dsn) as referring:
         referring.execute("SELECT pg_current_xact_id()")
         referring.execute("SELECT id FROM pgtasks.tasks FOR KEY SHARE")
-        assert claim(connection, me, after_lease=cursor.NOBODY) == []
+        assert claim(connection, me, after_lease=NOBODY) == []
         assert len(rescan(connection, LIMIT)) == LIMIT

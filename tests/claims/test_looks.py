@@ -1,14 +1,17 @@
 """What a look from the head sees besides the tasks that it claims: a queue that is paused, and workers alike."""
 
+import itertools
 import random
 from collections.abc import Callable
+from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
 import pytest
 
-from pgtasks.engine.cursor import NEAR_S, RESCAN_S, RESCAN_S_MAX, SHARED_RESCAN_S, Cursor
+from pgtasks.engine.cursor import NEAR_S, RESCAN_S, SHARED_RESCAN_S, SHORT_RESCAN_S, TURN_S_MAX, Cursor
 from pgtasks.model import Claimed, Look
 from pgtasks.store import session, statements
+from pgtasks.store.statements import Lane
 from tests.claims.cursors import at, on_lanes, task
 from tests.claims.helpers import until
 from tests.claims.rig import Rig
@@ -76,18 +79,33 @@ def test_a_look_that_is_not_full_counts_nobody(connection: Connection) -> None:
     assert {look.alike for look in _look(connection, uuid4())} == {0}
 
 
+def _paused(cursor: Cursor, *, ended: float = 0.0) -> None:
+    cursor.rescanned([], full=False, began=at(100), ended=ended, cost_s=0.0, is_paused=True)
+
+
 def test_lanes_do_not_move_past_what_is_in_a_paused_queue() -> None:
-    """Nor is one made; and the next claim is from the head: priorities may have come that have no lane."""
+    """A worker that has none yet gets one at the beginning: it finds the queue resumed whatever looks cost."""
     cursor = Cursor()
-    cursor.rescanned([], full=False, began=at(100), ended=0.0, cost_s=0.0, is_paused=True)
-    assert cursor.lanes() == []
+    _paused(cursor)
+    assert [lane[:2] for lane in on_lanes(cursor)] == [(0, datetime(1970, 1, 1, tzinfo=UTC))]
     cursor.claimed([task(5, 9)], full=False, ended=0.0)
-    cursor.rescanned([], full=False, began=at(100), ended=0.0, cost_s=0.0, is_paused=True)
+    _paused(cursor)
     assert on_lanes(cursor) == [(0, at(5), 9)]
-    assert cursor.head_first(0.0)
     cursor.rescanned([], full=False, began=at(100), ended=0.0, cost_s=0.0)
     assert on_lanes(cursor) > [(0, at(5), 9)]
-    assert not cursor.head_first(10.0)
+
+
+def test_a_claim_from_a_queue_that_was_paused_is_from_the_head_or_the_next_one_is() -> None:
+    """Priorities may have come that have no lane. Paused, it is looked at no more often than an empty one."""
+    cursor = Cursor()
+    cursor.claimed([task(5, 9)], full=False, ended=0.0)
+    _paused(cursor)
+    assert not cursor.head_first(SHORT_RESCAN_S - 0.01)
+    assert cursor.head_first(SHORT_RESCAN_S)
+    cursor.claimed([task(6, 10)], full=True, ended=0.0)
+    assert cursor.head_first(0.01)
+    cursor.rescanned([task(6, 10)], full=True, began=at(100), ended=0.01, cost_s=0.0)
+    assert not cursor.head_first(0.02)
 
 
 async def test_what_is_most_urgent_in_a_resumed_queue_goes_first(dsn: str, connection: Connection) -> None:
@@ -105,55 +123,101 @@ async def test_what_is_most_urgent_in_a_resumed_queue_goes_first(dsn: str, conne
     assert sorted(rig.order[1:5]) == sorted(urgent)
 
 
-def _backlog(cursor: Cursor, now: float, others: int, *, after: int) -> int:
-    """Let a cursor's worker claim once, and others between; gives the lease."""
-    lease_id = after + others + 1
-    cursor.claimed([_leased(lease_id)], full=True, ended=now)
-    return lease_id
-
-
 def _leased(lease_id: int) -> Claimed:
     return task(1, lease_id)._replace(lease_id=lease_id)
 
 
-def _waits(alike: int, others: int, due: Callable[[Cursor, float], bool] = Cursor.rescan_due) -> list[float]:
-    """Say how long a busy worker waits until its next look, in a hundred turns; to the tenth of a second."""
-    cursor, lease_id, waits = Cursor(random.Random(7)), 0, []
-    for turn in range(100):
-        began = turn * 100.0
-        cursor.rescanned([_leased(lease_id + 1)], full=True, began=at(0), ended=began, cost_s=0.0, alike=alike)
-        lease_id = _backlog(cursor, began, others, after=lease_id + 1)
-        waits.append(next(n / 10 for n in range(1000) if due(cursor, began + n / 10)))
-    return waits
+def _looks(alike: int, others: list[int], *, due: Callable[[Cursor, float], bool] = Cursor.rescan_due) -> list[float]:
+    """Say how long a busy worker waits from look to look that claims each 50 ms, with so many of others between."""
+    cursor, lease_id, looks, now = Cursor(random.Random(7)), 0, [], 0.0
+    for between in itertools.islice(itertools.cycle(others), 20_000):
+        now += 0.05
+        lease_id += between + 1
+        if due(cursor, now):
+            looks.append(now)
+            cursor.rescanned([_leased(lease_id)], full=True, began=at(0), ended=now, cost_s=0.0, alike=alike)
+        else:
+            cursor.claimed([_leased(lease_id)], full=True, ended=now)
+    # The first ones are from before it knew of the others.
+    return [after - before for before, after in itertools.pairwise(looks[5:])]
 
 
-def test_workers_alike_take_turns_at_looking_from_the_head() -> None:
-    """As many as claim, at random, so that they do not stay in step; together they look as often as one would."""
-    waits = _waits(alike=CLAIMERS, others=CLAIMERS - 1)
+@pytest.mark.parametrize("others", [[9], [9] * 10 + [0, 18], [0, 18, 9, 4, 14, 0, 18]])
+def test_workers_alike_take_turns_at_looking_from_the_head(others: list[int]) -> None:
+    """As many as claim, at random, so that they do not stay in step; together they look as often as one would.
+
+    The claims of others do not come one of each in turn.
+    """
+    waits = _looks(CLAIMERS, others)
     turn_s = CLAIMERS * RESCAN_S
-    assert 0.5 * turn_s <= min(waits) < 0.6 * turn_s
-    assert 1.4 * turn_s < max(waits) <= 1.5 * turn_s + 0.1
-    assert sum(waits) / len(waits) == pytest.approx(turn_s, rel=0.1)
+    assert 0.4 * turn_s <= min(waits) < 0.6 * turn_s
+    assert 1.3 * turn_s < max(waits) <= 1.5 * turn_s + 0.1
+    assert sum(waits) / len(waits) == pytest.approx(turn_s, rel=0.15)
 
 
-@pytest.mark.parametrize(("alike", "others"), [(1, CLAIMERS - 1), (0, CLAIMERS - 1), (CLAIMERS, 1)])
-def test_who_has_no_equal_that_claims_looks_by_itself(alike: int, others: int) -> None:
-    """Where others have other handlers, or those alike have their hands full."""
-    assert max(_waits(alike=alike, others=others)) <= max(SHARED_RESCAN_S, 2 * RESCAN_S * 1.5) + 0.1
+@pytest.mark.parametrize(
+    ("alike", "others", "longest_s"),
+    [
+        (1, CLAIMERS - 1, SHARED_RESCAN_S),
+        (0, CLAIMERS - 1, SHARED_RESCAN_S),
+        (CLAIMERS, 0, RESCAN_S),
+        (CLAIMERS, 1, 2 * RESCAN_S * 1.5),
+        (1000, 1000, TURN_S_MAX * 1.5),
+    ],
+)
+def test_who_has_no_equal_that_claims_looks_by_itself(alike: int, others: int, longest_s: float) -> None:
+    """Where others have other handlers, or those alike have their hands full; and nobody waits for long."""
+    assert longest_s - 0.1 < max(_looks(alike, [others])) <= longest_s + 0.1
 
 
-def test_no_turn_is_longer_than_the_longest_wait() -> None:
-    """However many there are."""
-    assert max(_waits(alike=1000, others=1000)) == pytest.approx(RESCAN_S_MAX)
-
-
-def test_a_near_look_waits_for_its_turn_too() -> None:
-    """It takes the place of a look from the head; without a backlog it is as before."""
+def test_who_waits_for_a_turn_asks_for_new_priorities() -> None:
+    """As often as it would look if it had no equal; what a probe finds gets a lane."""
     cursor = Cursor(random.Random(7))
+    for turn in range(1, 100):
+        cursor.claimed([_leased(turn * CLAIMERS)], full=True, ended=0.0)
+    cursor.rescanned([_leased(1000)], full=True, began=at(0), ended=0.0, cost_s=0.0, alike=CLAIMERS)
+    assert not cursor.probe_due(SHARED_RESCAN_S - 0.01)
+    assert cursor.probe_due(SHARED_RESCAN_S)
+    assert not cursor.rescan_due(SHARED_RESCAN_S)
+    cursor.add_lanes([Lane(7, at(2), 2)], ended=SHARED_RESCAN_S)
+    assert on_lanes(cursor)[0] == (7, at(2), 2)
+    assert not cursor.probe_due(2 * SHARED_RESCAN_S - 0.01)
+    assert cursor.probe_due(2 * SHARED_RESCAN_S)
+    cursor.claimed([_leased(1010)], full=False, ended=1.0)
+    assert not cursor.probe_due(100.0), "there is no backlog: it looks"
+
+
+async def test_a_new_priority_does_not_wait_for_a_turn(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a worker that has a backlog, and would look from the head in a minute only."""
+    monkeypatch.setattr(Cursor, "_turn_s", lambda self: 60.0 if self.busy else RESCAN_S)
+    _add(connection, 2000)
+    async with Rig(dsn, concurrency=4, hold_s=0.01) as rig:
+        await until(lambda: len(rig.order) > 100)
+        _add(connection, 1, priority=5)
+        ((urgent,),) = rows(connection, "SELECT id FROM pgtasks.tasks WHERE priority = 5")
+        await until(lambda: urgent in rig.started, hint="it waits for the backlog")
+        assert len(rig.order) < 2000
+        assert rig.claimer.rescans < 5
+
+
+def test_near_looks_take_turns_too_but_none_that_leave_something_out() -> None:
+    """Each starts where the lanes stood NEAR_S ago, so it comes before the last one is that long ago."""
+    cursor = Cursor(random.Random(7))
+    for turn in range(1, 100):
+        cursor.claimed([_leased(turn * CLAIMERS)], full=True, ended=0.0)
     for _ in range(2):
-        cursor.rescanned([_leased(1)], full=True, began=at(0), ended=0.0, cost_s=100.0, alike=CLAIMERS)
-    _backlog(cursor, 0.0, CLAIMERS - 1, after=1)
-    assert cursor.near_in_s(0.0) >= CLAIMERS * RESCAN_S / 2 > RESCAN_S
-    assert cursor.near_in_s(0.0) < NEAR_S * 2
+        cursor.rescanned([_leased(1000)], full=True, began=at(0), ended=0.0, cost_s=100.0, alike=1000)
+    assert RESCAN_S < cursor.near_in_s(0.0) <= NEAR_S / 2
     cursor.claimed([], full=False, ended=0.0)
     assert cursor.near_in_s(0.0) == pytest.approx(RESCAN_S)
+
+
+def test_near_lanes_are_from_some_seconds_ago_however_rare_looks_are() -> None:
+    """Claims remember where the lanes stood."""
+    cursor = Cursor()
+    for second in range(60):
+        cursor.claimed([task(second, second)], full=True, ended=float(second))
+    (lane,) = cursor.near_lanes()
+    assert at(59 - NEAR_S - 1) <= lane.run_at <= at(59 - NEAR_S)
