@@ -205,7 +205,7 @@ class Cursor:
     def _take(self, rows: Sequence[Claimed], *, full: bool, ended: float) -> None:
         self.busy = full
         if rows and self._is_paused:
-            # It has been resumed. Priorities may have come that have no lane, and nothing was looked at meanwhile.
+            # Resumed, and found so from the cursor, as looks are dear: priorities may have come that have no lane.
             self._is_paused, self._rescanned_at = False, float("-inf")
         stood = {row.priority: self._lanes[row.priority] for row in rows if row.priority in self._lanes}
         self._trail.leave(ended, stood)
@@ -251,6 +251,13 @@ class Cursor:
         for priority, old in self._lanes.items():
             # A lane ahead of the clock has been left there by a clock that was set back.
             self._lanes[priority] = position if old[0] > began + LAG else max(old, position)
+
+    def rests(self, now: float) -> bool:
+        """Tell whether to ask for nothing at ``now``: the queue was paused a moment ago, and the next look is due soon.
+
+        A claim from the cursor could find it resumed, and would leave priorities that have no lane for later.
+        """
+        return self._is_paused and self.rescan_in_s(now) <= 0 and not self.rescan_due(now)
 
     def head_first(self, now: float) -> bool:
         """Tell whether a rescan is due at ``now`` in place of a claim from the cursor, not after it.

@@ -80,8 +80,10 @@ class Line(Source):
 
     async def claim(self, limit: int, *, from_head: bool = False, briefly: bool = False) -> int:
         """Claim from the cursor, from the head when that is due, or both."""
-        cursor, count = self.cursor, 0
-        if not from_head and not cursor.head_first(time.monotonic()):
+        cursor, count, now = self.cursor, 0, time.monotonic()
+        if not from_head and cursor.rests(now):
+            return 0
+        if not from_head and not cursor.head_first(now):
             count = await self._claim_from_cursor(limit)
             if count == limit or (count and briefly) or not cursor.rescan_due(time.monotonic()):
                 return count

@@ -95,17 +95,32 @@ def test_lanes_do_not_move_past_what_is_in_a_paused_queue() -> None:
     assert on_lanes(cursor) > [(0, at(5), 9)]
 
 
-def test_a_claim_from_a_queue_that_was_paused_is_from_the_head_or_the_next_one_is() -> None:
+def test_the_first_claim_from_a_queue_that_was_paused_is_from_the_head() -> None:
     """Priorities may have come that have no lane. Paused, it is looked at no more often than an empty one."""
     cursor = Cursor()
     cursor.claimed([task(5, 9)], full=False, ended=0.0)
+    assert not cursor.rests(0.0)
     _paused(cursor)
-    assert not cursor.head_first(SHORT_RESCAN_S - 0.01)
+    for now in (0.0, SHORT_RESCAN_S - 0.01):
+        assert cursor.rests(now)
+        assert not cursor.head_first(now)
+    assert not cursor.rests(SHORT_RESCAN_S)
     assert cursor.head_first(SHORT_RESCAN_S)
-    cursor.claimed([task(6, 10)], full=True, ended=0.0)
-    assert cursor.head_first(0.01)
-    cursor.rescanned([task(6, 10)], full=True, began=at(100), ended=0.01, cost_s=0.0)
-    assert not cursor.head_first(0.02)
+    cursor.rescanned([task(6, 10)], full=True, began=at(100), ended=SHORT_RESCAN_S, cost_s=0.0)
+    assert not cursor.rests(SHORT_RESCAN_S)
+    assert not cursor.head_first(SHORT_RESCAN_S + 0.01)
+
+
+def test_where_looks_are_dear_the_second_claim_from_a_queue_that_was_paused_is_from_the_head() -> None:
+    """The cursor finds it resumed; nothing waits for a look that is due in half a minute."""
+    cursor = Cursor()
+    cursor.claimed([task(5, 9)], full=False, ended=0.0)
+    for _ in range(2):
+        cursor.rescanned([], full=False, began=at(100), ended=0.0, cost_s=100.0, is_paused=True)
+    assert not cursor.rests(1.0)
+    assert not cursor.head_first(1.0)
+    cursor.claimed([task(6, 10)], full=True, ended=1.0)
+    assert cursor.head_first(1.0)
 
 
 async def test_what_is_most_urgent_in_a_resumed_queue_goes_first(dsn: str, connection: Connection) -> None:
