@@ -1,7 +1,7 @@
 """Ten workers on one queue against two and one: what they do together.
 
 All of them are up and idle before the queue, which is full and paused, is resumed. Each claim
-of a worker passes over what the others have claimed, and skips what they are claiming.
+of a worker begins behind what the others have claimed, and leaves out what they are claiming.
 
 What of that is contention, and what is a machine with more processes than cores, two things show: ten
 workers with a queue of their own each, which share no page of the table; and ten processes of the bare SQL loop

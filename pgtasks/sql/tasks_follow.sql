@@ -24,7 +24,9 @@
 -- when this statement began, or of one begun since, is left out before. SKIP LOCKED would mostly do the same. Not
 -- where that transaction only refers to the task (a foreign key's FOR KEY SHARE) or was rolled back; and the number of
 -- a multixact, which may stand there too, can be one of these by chance. A million is more than begin meanwhile, and
--- keeps that chance small. Who goes back for such rows claims from its cursor, and tries each.
+-- keeps that chance small. Who goes back for such rows claims from its cursor, and tries each. (A row that somebody
+-- changes and leaves queued between our snapshot and our lock is left out too: when it is checked again, locked, its
+-- mark is ours.)
 --
 -- What is passed that way and still there (one of these; the claim of another was rolled back; a row was committed
 -- late) is found by the next look from the head, as everything is that a cursor passed (pgtasks/engine/cursor.py).

@@ -2,8 +2,8 @@
 
 import itertools
 import random
-from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -53,6 +53,7 @@ def _set(connection: Connection, worker: UUID, change: str) -> None:
         ("busy = 1", 3),
         ("queues = '{other,default}'", 3),
         ("isolated = '{}'", 3),
+        ("isolated = NULL", 3),
         ("queues = '{other}'", 2),
         ("names = '{t,u}'", 2),
         ("isolated = '{t}'", 2),
@@ -77,6 +78,28 @@ def test_a_look_that_is_not_full_counts_nobody(connection: Connection) -> None:
     assert {look.alike for look in _look(connection, me)} == {0}
     _add(connection, LIMIT)
     assert {look.alike for look in _look(connection, uuid4())} == {0}
+
+
+async def test_a_worker_learns_from_its_looks_how_many_are_alike(
+    dsn: str, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a backlog, itself and those that only live."""
+    seen: list[int] = []
+    rescanned = Cursor.rescanned
+
+    def noted(cursor: Cursor, found: list[Claimed], *, alike: int, **of: Any) -> None:
+        seen.append(alike)
+        rescanned(cursor, found, alike=alike, **of)
+
+    monkeypatch.setattr(Cursor, "rescanned", noted)
+    workers = [steps.known_worker(connection, "t") for _ in range(3)]
+    rig = Rig(dsn, concurrency=4, hold_s=0.01)
+    _set(connection, workers[0], f"id = '{rig.id}'")
+    _add(connection, 200)
+    async with rig:
+        await until(lambda: len(rig.order) == 200)
+    assert 3 in seen
+    assert set(seen) <= {0, 3}
 
 
 def _paused(cursor: Cursor, *, ended: float = 0.0) -> None:
@@ -148,13 +171,13 @@ def _leased(lease_id: int) -> Claimed:
     return task(1, lease_id)._replace(lease_id=lease_id)
 
 
-def _looks(alike: int, others: list[int], *, due: Callable[[Cursor, float], bool] = Cursor.rescan_due) -> list[float]:
+def _looks(alike: int, others: list[int]) -> list[float]:
     """Say how long a busy worker waits from look to look that claims each 50 ms, with so many of others between."""
     cursor, lease_id, looks, now = Cursor(random.Random(7)), 0, [], 0.0
     for between in itertools.islice(itertools.cycle(others), 20_000):
         now += 0.05
         lease_id += between + 1
-        if due(cursor, now):
+        if cursor.rescan_due(now):
             looks.append(now)
             cursor.rescanned([_leased(lease_id)], full=True, began=at(0), ended=now, cost_s=0.0, alike=alike)
         else:
@@ -189,6 +212,19 @@ def test_workers_alike_take_turns_at_looking_from_the_head(others: list[int]) ->
 def test_who_has_no_equal_that_claims_looks_by_itself(alike: int, others: int, longest_s: float) -> None:
     """Where others have other handlers, or those alike have their hands full; and nobody waits for long."""
     assert longest_s - 0.1 < max(_looks(alike, [others])) <= longest_s + 0.1
+
+
+def test_turns_are_those_of_this_backlog() -> None:
+    """A look that is not full forgets who was alike: the next backlog may be served by others."""
+    cursor = Cursor(random.Random(7))
+    for turn in range(1, 100):
+        cursor.claimed([_leased(turn * CLAIMERS)], full=True, ended=0.0)
+    cursor.rescanned([_leased(1000)], full=True, began=at(0), ended=0.0, cost_s=0.0, alike=CLAIMERS)
+    cursor.claimed([_leased(1010)], full=True, ended=0.0)
+    assert not cursor.rescan_due(SHARED_RESCAN_S)
+    cursor.rescanned([], full=False, began=at(0), ended=0.0, cost_s=0.0)
+    cursor.claimed([_leased(1020)], full=True, ended=0.0)
+    assert cursor.rescan_due(SHARED_RESCAN_S)
 
 
 def test_who_waits_for_a_turn_asks_for_new_priorities() -> None:
@@ -235,10 +271,14 @@ def test_near_looks_take_turns_too_but_none_that_leave_something_out() -> None:
     assert cursor.near_in_s(0.0) == pytest.approx(RESCAN_S)
 
 
-def test_near_lanes_are_from_some_seconds_ago_however_rare_looks_are() -> None:
-    """Claims remember where the lanes stood."""
+@pytest.mark.parametrize("looks_back", [False, True])
+def test_near_lanes_are_from_some_seconds_ago_however_rare_looks_are(*, looks_back: bool) -> None:
+    """Claims remember where the lanes stood, those that look back a second as well."""
     cursor = Cursor()
     for second in range(60):
-        cursor.claimed([task(second, second)], full=True, ended=float(second))
+        if looks_back:
+            cursor.looked_back([task(second, second)], full=False, ended=float(second), cost_s=0.0)
+        else:
+            cursor.claimed([task(second, second)], full=True, ended=float(second))
     (lane,) = cursor.near_lanes()
     assert at(59 - NEAR_S - 1) <= lane.run_at <= at(59 - NEAR_S)
